@@ -1,0 +1,103 @@
+"""The input contract of the core: one sentence for what is wrong, what is valid and what to do."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+SPHERE_TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 2e-2}
+"""How far a norm may be from 1: rounding in half precision, 1e-3 otherwise."""
+
+
+def checked(function: Callable) -> Callable:
+    """Run `check` on those arguments of `function` that the contract knows, before the function itself."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        check(**bound.arguments)
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def check(
+    z: Tensor | None = None,
+    y: Tensor | None = None,
+    prototypes: Tensor | None = None,
+    temperature: float | None = None,
+    momentum: float | None = None,
+    domains: Tensor | None = None,
+    num_classes: int | None = None,
+) -> None:
+    """Refuse, with a ValueError, what the mathematics of `hypo.sphere` does not hold for.
+
+    z (N, d) and prototypes (C, d) unit vectors of one dtype, y (N,) int64 in 0..C-1, domains (N,) int64,
+    temperature > 0, 0 <= momentum < 1, C >= 2.
+    """
+    if temperature is not None and not temperature > 0:
+        raise ValueError(f"temperature must be above 0 (the paper uses 0.1), not {temperature}")
+    if momentum is not None and not 0 <= momentum < 1:
+        raise ValueError(f"momentum must be in [0, 1) (the paper uses 0.95), not {momentum}")
+    if prototypes is not None:
+        _on_sphere("prototypes", prototypes, "(C, d)")
+        num_classes = len(prototypes)
+    if num_classes is not None and num_classes < 2:
+        raise ValueError(f"HYPO needs at least 2 classes to separate, not {num_classes}")
+    if z is not None:
+        _on_sphere("z", z, "(N, d)")
+        if prototypes is not None and (z.shape[1], z.dtype) != (prototypes.shape[1], prototypes.dtype):
+            raise ValueError(
+                f"z is {z.dtype} in {z.shape[1]} dimensions but prototypes are {prototypes.dtype} in "
+                f"{prototypes.shape[1]}; give both the same dtype and dimension"
+            )
+        if y is not None:
+            _parallel("y", y, z)
+            if not (y.amin() >= 0 and y.amax() < num_classes):
+                raise ValueError(
+                    f"labels must be 0..{num_classes - 1}, found {y.amin()}..{y.amax()}; "
+                    "renumber them or raise num_classes"
+                )
+        if domains is not None:
+            _parallel("domains", domains, z)
+
+
+def _on_sphere(name: str, x: Tensor, shape: str) -> None:
+    if x.ndim != 2 or not x.is_floating_point() or not x.numel():
+        raise ValueError(
+            f"{name} must be a floating-point tensor {shape} that is not empty, not {x.dtype} {tuple(x.shape)}"
+        )
+    off = (torch.linalg.vector_norm(x.detach(), dim=1) - 1).abs().amax()
+    if not off <= SPHERE_TOLERANCE.get(x.dtype, 1e-3):
+        if not x.isfinite().all():
+            raise ValueError(f"{name} holds NaN or infinity; lower the learning rate or look for the step that made it")
+        raise ValueError(
+            f"{name} must lie on the unit sphere but a norm is off by {off:.2g}; "
+            "normalise first: torch.nn.functional.normalize(x, dim=1)"
+        )
+
+
+def _parallel(name: str, values: Tensor, z: Tensor) -> None:
+    if values.dtype != torch.int64 or values.shape != z.shape[:1]:
+        raise ValueError(
+            f"{name} must be int64 of shape ({len(z)},), one for each row of z, "
+            f"not {values.dtype} {tuple(values.shape)}"
+        )
+
+
+def one_of(what: str, value: str, valid: Iterable[str]) -> str:
+    """Return `value` if it is valid, else refuse it and name the nearest valid one."""
+    valid = list(valid)
+    if value in valid:
+        return value
+    near = difflib.get_close_matches(str(value), valid, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise ValueError(f"unknown {what} {value!r}: {hint}valid are {', '.join(valid)}")

@@ -1,0 +1,1 @@
+"""Benchmarks, the embedded default, corruptions, splits and batches."""

@@ -1,0 +1,188 @@
+"""HYPO's mathematics as pure functions on tensors: prototypes, the two losses, the simplex ETF.
+
+Symbols of the paper, with the names used here:
+
+    z_i in S^{d-1}    z           (N, d)  embeddings, unit vectors
+    y_i               y           (N,)    int64 class of each sample, 0..C-1
+    e_i               domains     (N,)    int64 domain (environment) of each sample
+    mu_c in S^{d-1}   prototypes  (C, d)  one unit vector a class
+    tau, alpha        temperature, momentum
+
+Every public function checks its input first and refuses it with one sentence; `f.__wrapped__` is the
+bare mathematics, for callers that have checked already.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from hypo.checks import checked
+
+TINY = 1e-12
+
+
+@checked
+def update_prototypes(prototypes: Tensor, z: Tensor, y: Tensor, momentum: float) -> Tensor:
+    """Exponential moving average of the prototypes over a batch, sample by sample (Eq. update, Algorithm 1).
+
+    For i = 1..N in order:  mu_{y_i} <- Normalize(alpha mu_{y_i} + (1 - alpha) z_i)
+
+    prototypes  (C, d)  mu before the batch
+    z           (N, d)  embeddings; the result is differentiable in them, and in `prototypes`
+    y           (N,)    classes; a class that is absent keeps its prototype
+    momentum    alpha in [0, 1); the paper uses 0.95
+    Returns     (C, d)  mu after the batch
+
+    The order within a class matters, classes do not touch one another: step t advances, all at once, every
+    class that has a t-th sample, so there are as many sequential steps as the largest class has samples.
+    Differs from a mean over the class, which is another update.
+    """
+    return _SequentialEMA.apply(prototypes, z, y, momentum)
+
+
+class _SequentialEMA(torch.autograd.Function):
+    """The recursion of `update_prototypes`, and its adjoint run backwards over the stored prototypes."""
+
+    @staticmethod
+    def forward(ctx, prototypes: Tensor, z: Tensor, y: Tensor, momentum: float) -> Tensor:
+        order, source, widths, last = (_to(part, z.device) for part in _schedule(y.cpu().numpy(), len(prototypes)))
+        packed = (1 - momentum) * z[source]  # (N, d) samples in step order
+        path = torch.empty_like(packed)  # (N, d) each prototype after each of its steps
+        norms = packed.new_empty(len(packed), 1)
+        mu = prototypes[order]  # (K, d) present classes, the most frequent first
+        alpha = packed.new_tensor([momentum])
+        for sample, after, norm in zip(packed.split(widths), path.split(widths), norms.split(widths), strict=True):
+            torch.mul(_first(mu, len(after)), alpha, out=after).add_(sample)
+            torch.linalg.vector_norm(after, dim=1, keepdim=True, out=norm)
+            after.div_(norm.clamp_min_(TINY))
+            mu = after
+        ctx.save_for_backward(order, source, path, norms)
+        ctx.widths, ctx.momentum = widths, momentum
+        return prototypes.index_copy(0, order, path[last])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        order, source, path, norms = ctx.saved_tensors
+        widths, momentum = ctx.widths, ctx.momentum
+        alpha = grad.new_tensor([momentum])
+        towards = grad[order]  # (K, d) gradient at each class's current prototype
+        steps = torch.empty_like(path)  # (N, d) gradient at alpha mu + (1 - alpha) z of each step
+        for after, norm, step in zip(*(reversed(x.split(widths)) for x in (path, norms, steps)), strict=True):
+            here = _first(towards, len(after))
+            torch.addcmul(here, after, torch.linalg.vecdot(here, after).unsqueeze(1), value=-1, out=step).div_(norm)
+            torch.mul(step, alpha, out=here)
+        grad_z = torch.empty_like(steps).index_copy_(0, source, steps.mul_(1 - momentum))
+        return grad.index_copy(0, order, towards), grad_z, None, None
+
+
+def _first(rows: Tensor, k: int) -> Tensor:
+    return rows if len(rows) == k else rows[:k]
+
+
+def _schedule(y: np.ndarray, num_classes: int) -> tuple[np.ndarray, np.ndarray, list[int], np.ndarray]:
+    """Lay a batch out by steps: step t holds the t-th sample of every class that has one.
+
+    Returns  order   (K,)  the classes present, by falling count
+             source  (N,)  sample index of each slot, step by step, classes in `order` within a step
+             widths  (T,)  classes that take part in each step, never rising
+             last    (K,)  slot of each class's last sample
+    """
+    counts = np.bincount(y, minlength=num_classes)
+    order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+    rank = np.empty(num_classes, np.int64)
+    rank[order] = np.arange(len(order))
+    by_class = np.argsort(y, kind="stable")
+    step = np.arange(len(y)) - (np.cumsum(counts) - counts)[y[by_class]]
+    widths = np.bincount(step)
+    offset = np.cumsum(widths) - widths
+    source = np.empty_like(by_class)
+    source[offset[step] + rank[y[by_class]]] = by_class
+    return order, source, widths.tolist(), offset[counts[order] - 1] + np.arange(len(order))
+
+
+def _to(part: np.ndarray | list[int], device: torch.device) -> Tensor | list[int]:
+    return part if isinstance(part, list) else torch.from_numpy(part).to(device, non_blocking=True)
+
+
+@checked
+def variation_loss(
+    z: Tensor, y: Tensor, prototypes: Tensor, temperature: float, domains: Tensor | None = None
+) -> Tensor:
+    """Pull every sample to the prototype of its class (first term of Eq. loss; with `domains`, Eq. hard_neg).
+
+    L_var = -1/N sum_i log  exp(z_i . mu_{y_i} / tau) / (sum_c exp(z_i . mu_c / tau) + H_i)
+    H_i   = sum_j [y_j != y_i and e_j = e_i] exp(z_i . z_j / tau)  with `domains`, 0 without
+
+    z (N, d), y (N,), prototypes (C, d), temperature tau > 0 (the paper: 0.1), domains (N,) or None.
+    Returns a scalar. Differs from the released code, which multiplies by a further tau / 0.07.
+    """
+    logits = z @ prototypes.T / temperature  # (N, C)
+    if domains is not None:
+        hard = (y[:, None] != y) & (domains[:, None] == domains)  # (N, N)
+        negatives = (z @ z.T / temperature).masked_fill(~hard, -torch.inf)
+        logits = torch.cat([logits, negatives], dim=1)  # (N, C + N)
+    return F.cross_entropy(logits, y)
+
+
+@checked
+def separation_loss(prototypes: Tensor, temperature: float) -> Tensor:
+    """Push the prototypes apart (second term of Eq. loss).
+
+    L_sep = 1/C sum_i log 1/(C-1) sum_{j != i} exp(mu_i . mu_j / tau)
+
+    prototypes (C, d), temperature tau > 0 (the paper: 0.1). Returns a scalar, at least -1/(tau (C-1)) with
+    equality exactly at the simplex ETF.
+    """
+    similarity = (prototypes @ prototypes.T / temperature).fill_diagonal_(-torch.inf)  # (C, C)
+    return (similarity.logsumexp(dim=1) - np.log(len(prototypes) - 1)).mean()
+
+
+def to_sphere(h: Tensor) -> Tensor:
+    """Normalise (N, d) vectors, z = h / ||h||; a zero vector becomes the first axis, with no gradient."""
+    h = h.float() if h.dtype in (torch.float16, torch.bfloat16) else h
+    axis = F.one_hot(torch.zeros((), dtype=torch.int64, device=h.device), h.shape[-1]).to(h.dtype)
+    return F.normalize(torch.where(h.abs().amax(dim=-1, keepdim=True) > TINY, h, axis), dim=-1, eps=TINY)
+
+
+@checked
+def class_means(z: Tensor, y: Tensor, num_classes: int) -> Tensor:
+    """Mean direction of each class, (num_classes, d) unit vectors: where to start prototypes from training features."""
+    missing = sorted(set(range(num_classes)) - set(y.tolist()))
+    if missing:
+        raise ValueError(f"no sample of class {', '.join(map(str, missing))}: class_means needs one of every class")
+    return to_sphere(class_sums(z, y, num_classes))
+
+
+def class_sums(z: Tensor, y: Tensor, num_classes: int) -> Tensor:
+    """Sum of the embeddings of each class, (num_classes, d); zero for a class that is absent."""
+    return z.new_zeros(num_classes, z.shape[1]).index_add_(0, y, z)
+
+
+def simplex_etf(num_classes: int, dim: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """The simplex equiangular tight frame: (C, d) unit vectors, every two of them at cosine -1/(C-1).
+
+    It exists for 2 <= C <= d + 1, where it minimises `separation_loss` (Lemma in the appendix).
+    """
+    if num_classes < 2:
+        raise ValueError(f"a simplex ETF needs at least 2 classes, not {num_classes}")
+    if num_classes > dim + 1:
+        raise ValueError(
+            f"no simplex ETF of {num_classes} vectors fits into {dim} dimensions; take dim >= {num_classes - 1}"
+        )
+    corners = torch.eye(num_classes, dtype=torch.float64) - 1 / num_classes  # (C, C), rank C - 1
+    basis = torch.linalg.eigh(corners).eigenvectors[:, 1:]  # (C, C - 1), orthogonal to the vector of ones
+    vectors = F.normalize(corners @ basis, dim=1)
+    return F.pad(vectors, (0, dim - num_classes + 1)).to(dtype)
+
+
+@checked
+def etf_gap(prototypes: Tensor) -> Tensor:
+    """Largest distance of an off-diagonal cosine from the simplex ETF's: max_{i != j} |mu_i . mu_j + 1/(C-1)|."""
+    classes = len(prototypes)
+    distance = (prototypes @ prototypes.T + 1 / (classes - 1)).abs()
+    return distance.masked_fill(torch.eye(classes, dtype=torch.bool, device=prototypes.device), 0).amax()

@@ -1,0 +1,27 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+torch.set_num_threads(2)
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def unit(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    """Random unit vectors."""
+    return F.normalize(torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype), dim=-1)
+
+
+def labels(n: int, classes: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(classes, (n,), generator=torch.Generator().manual_seed(seed))
+
+
+def on_circle(*degrees: float) -> torch.Tensor:
+    """Unit vectors in the plane at these angles."""
+    angles = torch.deg2rad(torch.tensor(degrees, dtype=torch.float64))
+    return torch.stack([angles.cos(), angles.sin()], dim=1)
