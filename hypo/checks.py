@@ -61,9 +61,10 @@ def check(
             )
         if y is not None:
             _parallel("y", y, z)
-            if not (y.amin() >= 0 and y.amax() < num_classes):
+            lowest, highest = torch.stack(y.aminmax()).tolist()
+            if not 0 <= lowest <= highest < num_classes:
                 raise ValueError(
-                    f"labels must be 0..{num_classes - 1}, found {y.amin()}..{y.amax()}; "
+                    f"labels must be 0..{num_classes - 1}, found {lowest}..{highest}; "
                     "renumber them or raise num_classes"
                 )
         if domains is not None:

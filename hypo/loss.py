@@ -89,7 +89,9 @@ class HypoLoss(nn.Module):
             anchors = mu
         else:
             if self.training:
-                mu = update_prototypes.__wrapped__(self._start(z.detach(), y), z, y, self.momentum)
+                if not self.started.all():
+                    mu = self._start(z.detach(), y)
+                mu = update_prototypes.__wrapped__(mu, z, y, self.momentum)
                 self.prototypes.copy_(mu.detach())
             anchors = mu.detach()
         variation = variation_loss.__wrapped__(z, y, anchors, self.temperature, domains)

@@ -143,7 +143,7 @@ def _state_dict(backbone: str, weights: str | Path) -> dict[str, Tensor]:
 
 
 def _load(model: nn.Module, state: dict[str, Tensor], classifier: str, source: str) -> None:
-    """Load the backbone's part of a published state dict; tensors of the classifier and auxiliary heads are left out."""
+    """Load the backbone's part of a published state dict; the classifier and auxiliary heads are left out."""
     if not isinstance(state, dict):
         raise ValueError(f"{source} holds a {type(state).__name__}, not a state dict: save model.state_dict()")
     unused = (f"{classifier}.", "AuxLogits.", "aux1.", "aux2.")

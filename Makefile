@@ -1,0 +1,51 @@
+# Every target sets .venv up by itself when pyproject.toml or constraints.txt changed; only Python 3.11+ and make are needed.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help book test bench lint clean setup install
+
+BIN := .venv/bin
+KEY := $(shell cat pyproject.toml constraints.txt | cksum) $(CURDIR)
+
+help:
+	@echo "make book   build the book into _build/html"
+	@echo "make test   run the tests"
+	@echo "make bench  measure the library against the obvious way; writes data/bench.json"
+	@echo "make lint   check code and notebooks"
+	@echo "make clean  remove .venv and everything built"
+
+book: setup
+	@$(BIN)/jupyter-book build book/
+
+test: setup
+	@$(BIN)/python -m pytest $(ARGS)
+
+bench: setup
+	@$(BIN)/python -m bench $(ARGS)
+
+lint: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/nbstripout --verify book/*.ipynb
+
+clean:
+	@rm -rf .venv _build _runs build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+setup:
+	@[ "$$(cat .venv/installed 2>/dev/null)" = "$(KEY)" ] || $(MAKE) --no-print-directory install
+
+install:
+	@python=; for candidate in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	    if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	    echo "hypo needs Python 3.11 or newer and found $$(python3 --version 2>/dev/null || echo none); install it, or name yours: make PYTHON=/path/to/python3.11" >&2; \
+	    exit 1; \
+	fi; \
+	$(BIN)/python -c 'import pip' 2>/dev/null || "$$python" -m venv --clear .venv || { \
+	    echo "$$python cannot make virtual environments; install its venv module (on Debian: apt install python3-venv) and run make again" >&2; \
+	    exit 1; \
+	}
+	@echo "Installing into .venv: about 4 minutes and 6 GB the first time"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[book,test,dev]'
+	@echo "$(KEY)" > .venv/installed

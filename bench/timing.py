@@ -1,0 +1,37 @@
+"""Measuring two ways of doing the same thing side by side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def seconds(function: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def side_by_side(*functions: Callable[[], object], rounds: int = 5) -> list[float]:
+    """Best time of each function in seconds; they take turns, so that a busy moment hits them alike."""
+    for function in functions:
+        function()
+    return [min(times) for times in zip(*([seconds(f) for f in functions] for _ in range(rounds)), strict=True)]
+
+
+def row(case: str, ours: float, obvious: float, unit: str, aim: str = "", met: bool | None = None) -> dict:
+    """One line of the table; the ratio says how many times better than the obvious way."""
+    return {
+        "case": case,
+        "ours": ours,
+        "obvious": obvious,
+        "unit": unit,
+        "ratio": obvious / ours,
+        "aim": aim,
+        "met": met,
+    }
+
+
+def faster(case: str, ours: float, obvious: float, aim: float, unit: str = "ms", scale: float = 1e3) -> dict:
+    """A line with an aim on the ratio; times in seconds, shown times `scale` in `unit`."""
+    return row(case, ours * scale, obvious * scale, unit, f">= {aim:g}x", obvious / ours >= aim)

@@ -1,0 +1,133 @@
+"""The project's own files agree with one another and with what the README promises."""
+
+import ast
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+TOP = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+NAMED = {"torch", "torchvision", "jupyter-book", "matplotlib", "umap-learn", "pot", "papermill", "seaborn"}
+
+
+def requirement(line: str) -> tuple[str, str, str]:
+    name, operator, version = re.fullmatch(r"([\w-]+)(==|>=)(\S+)", line).groups()
+    return name.lower().replace("_", "-"), operator, version
+
+
+def required() -> list[tuple[str, str, str]]:
+    groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    return [requirement(line) for group in groups for line in group]
+
+
+def pinned() -> dict[str, str]:
+    lines = [line for line in (TOP / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    return {name: version for name, operator, version in map(requirement, lines) if operator == "=="}
+
+
+def numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
+def test_every_requirement_is_pinned_within_its_bound():
+    pins = pinned()
+    assert {name for name, _, _ in required()} >= NAMED
+    for name, operator, version in required():
+        assert name in pins, f"{name} is in pyproject.toml but not in constraints.txt"
+        assert pins[name] == version if operator == "==" else numbers(pins[name]) >= numbers(version)
+
+
+def test_conda_takes_the_same_packages_and_versions():
+    environment = yaml.safe_load((TOP / "environment.yml").read_text())["dependencies"]
+    assert f"python={PROJECT['requires-python'].removeprefix('>=')}" in environment
+    extras = ",".join(PROJECT["optional-dependencies"])
+    assert environment[-1] == {"pip": ["--constraint constraints.txt", f"--editable .[{extras}]"]}
+    assert f"-c constraints.txt -e '.[{extras}]'" in (TOP / "Makefile").read_text()
+
+
+def test_pre_commit_uses_the_pinned_tools():
+    hooks = yaml.safe_load((TOP / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    for hook in hooks:
+        (dependency,) = hook["additional_dependencies"]
+        name, _, version = requirement(dependency)
+        assert pinned()[name] == version
+
+
+def test_readme_opens_with_three_sentences_and_the_two_commands():
+    readme = (TOP / "README.md").read_text()
+    opening, block = re.match(r"# hypo\n\n(.*?)\n\n```sh\n(.*?)```", readme, re.DOTALL).groups()
+    assert len(re.findall(r"\.(?=\s|$)", opening)) == 3
+    assert [line.split("#")[0].strip() for line in block.strip().splitlines()] == ["make book", "make test"]
+
+
+# hypo/ from the inside out; an import may only point to a part before its own.
+LAYERS = [
+    ["checks"],
+    ["sphere", "distributed"],
+    ["loss", "model"],
+    ["data"],
+    ["illustration"],
+    ["figures"],
+    ["cli"],
+]
+
+
+def layer(module: str) -> int:
+    return next(i for i, parts in enumerate(LAYERS) if module in parts)
+
+
+@pytest.mark.parametrize("path", sorted((TOP / "hypo").rglob("*.py")), ids=lambda p: str(p.relative_to(TOP)))
+def test_imports_point_inwards(path):
+    part = path.relative_to(TOP / "hypo").parts[0].removesuffix(".py")
+    if part in ("__init__", "__main__"):
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hypo."):
+            target = node.module.split(".")[1]
+            assert target == part or layer(target) < layer(part), f"{path.name} imports hypo.{target}"
+
+
+def test_tracked_files_name_no_folder_of_a_machine():
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=TOP, capture_output=True, text=True)
+    if tracked.returncode:
+        pytest.skip("not a git checkout")
+    for name in filter(None, tracked.stdout.split("\0")):
+        path = TOP / name
+        if path.suffix in {".py", ".md", ".ipynb", ".yml", ".toml", ".json", ".txt", ".csv"} and path.exists():
+            assert not re.search(r"(?<![\w.])/(work|root|home|Users)/", path.read_text()), name
+
+
+def make(*arguments: str, path: Path, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        ["/usr/bin/make", *arguments],
+        cwd=path,
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin:/bin", **environment},
+    )
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_text((TOP / name).read_text())
+    return tmp_path
+
+
+@pytest.mark.skipif(not Path("/usr/bin/make").exists(), reason="no /usr/bin/make")
+def test_a_python_that_is_too_old_gets_one_sentence(checkout, tmp_path):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("python", "python3", *(f"python3.{minor}" for minor in range(11, 16))):
+        (tools / name).write_text('#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.9.2" && exit 0\nexit 1\n')
+        (tools / name).chmod(0o755)
+    result = make("test", path=checkout, PATH=f"{tools}:/usr/bin:/bin")
+    said = [line for line in result.stderr.splitlines() if not line.startswith("make")]
+    assert result.returncode == 2
+    assert len(said) == 1
+    assert said[0].startswith("hypo needs Python 3.11 or newer and found Python 3.9.2; install it, or name yours:")
+    assert not (checkout / ".venv").exists()
