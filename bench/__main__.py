@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-SUITES = ("core",)
+SUITES = ("core", "corruptions", "loading")
 HERE = Path(__file__).resolve().parents[1]
 
 

@@ -1,17 +1,35 @@
 """hypo: a runnable companion to *HYPO: Hyperspherical Out-of-Distribution Generalization* (ICLR 2024)."""
 
-from hypo.loss import HypoLoss, HypoTerms
-from hypo.model import HypoNet
-from hypo.sphere import class_means, etf_gap, separation_loss, simplex_etf, update_prototypes, variation_loss
+from importlib import import_module
+from typing import Any
 
-__all__ = [
-    "HypoLoss",
-    "HypoNet",
-    "HypoTerms",
-    "class_means",
-    "etf_gap",
-    "separation_loss",
-    "simplex_etf",
-    "update_prototypes",
-    "variation_loss",
-]
+_HOME = {
+    "CORRUPTIONS": "data.corruptions",
+    "HypoLoss": "loss",
+    "HypoNet": "model",
+    "HypoTerms": "loss",
+    "class_means": "sphere",
+    "corrupt": "data.corruptions",
+    "epsilon_hat": "geometry",
+    "etf_gap": "sphere",
+    "run": "training.engine",
+    "separation_loss": "sphere",
+    "simplex_etf": "sphere",
+    "update_prototypes": "sphere",
+    "variation_loss": "sphere",
+}
+"""The public names and the modules they live in; each is imported when first used, so that `hypo --help` is quick."""
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'hypo' has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = getattr(import_module(f"hypo.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -92,13 +91,3 @@ def _parallel(name: str, values: Tensor, z: Tensor) -> None:
             f"{name} must be int64 of shape ({len(z)},), one for each row of z, "
             f"not {values.dtype} {tuple(values.shape)}"
         )
-
-
-def one_of(what: str, value: str, valid: Iterable[str]) -> str:
-    """Return `value` if it is valid, else refuse it and name the nearest valid one."""
-    valid = list(valid)
-    if value in valid:
-        return value
-    near = difflib.get_close_matches(str(value), valid, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ValueError(f"unknown {what} {value!r}: {hint}valid are {', '.join(valid)}")

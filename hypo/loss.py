@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from hypo.checks import check, one_of
-from hypo.distributed import gather
+from hypo.checks import check
+from hypo.distributed import whole_batch
+from hypo.names import one_of
 from hypo.sphere import class_sums, separation_loss, to_sphere, update_prototypes, variation_loss
 
 
@@ -81,8 +81,7 @@ class HypoLoss(nn.Module):
         if z.dtype in (torch.float16, torch.bfloat16):
             check(z=z)
             z = to_sphere(z)
-        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-            z, y, domains = gather(z, y, domains)
+        z, y, domains = whole_batch(z, y, domains)
         mu = self.prototypes  # (C, d)
         check(z=z, y=y, prototypes=mu, domains=domains)
         if self.learnable:

@@ -14,6 +14,8 @@ bare mathematics, for callers that have checked already.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -55,11 +57,13 @@ class _SequentialEMA(torch.autograd.Function):
         norms = packed.new_empty(len(packed), 1)
         mu = prototypes[order]  # (K, d) present classes, the most frequent first
         alpha = packed.new_tensor([momentum])
+        may_vanish = abs(2 * momentum - 1) < 1e-3  # the norm of alpha mu + (1 - alpha) z is at least |2 alpha - 1|
         for sample, after, norm in zip(packed.split(widths), path.split(widths), norms.split(widths), strict=True):
             torch.mul(_first(mu, len(after)), alpha, out=after).add_(sample)
             torch.linalg.vector_norm(after, dim=1, keepdim=True, out=norm)
-            after.div_(norm.clamp_min_(TINY))
-            mu = after
+            if may_vanish:
+                norm.clamp_min_(TINY)
+            mu = after.div_(norm)
         ctx.save_for_backward(order, source, path, norms)
         ctx.widths, ctx.momentum = widths, momentum
         return prototypes.index_copy(0, order, path[last])
@@ -69,14 +73,14 @@ class _SequentialEMA(torch.autograd.Function):
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
         order, source, path, norms = ctx.saved_tensors
         widths, momentum = ctx.widths, ctx.momentum
-        alpha = grad.new_tensor([momentum])
         towards = grad[order]  # (K, d) gradient at each class's current prototype
-        steps = torch.empty_like(path)  # (N, d) gradient at alpha mu + (1 - alpha) z of each step
-        for after, norm, step in zip(*(reversed(x.split(widths)) for x in (path, norms, steps)), strict=True):
+        tangents = torch.empty_like(path)  # (N, d) that gradient's part along the sphere, at each step
+        rates = momentum / norms  # (N, 1)
+        for after, rate, tangent in zip(*(reversed(x.split(widths)) for x in (path, rates, tangents)), strict=True):
             here = _first(towards, len(after))
-            torch.addcmul(here, after, torch.linalg.vecdot(here, after).unsqueeze(1), value=-1, out=step).div_(norm)
-            torch.mul(step, alpha, out=here)
-        grad_z = torch.empty_like(steps).index_copy_(0, source, steps.mul_(1 - momentum))
+            torch.addcmul(here, after, (here * after).sum(1, True), value=-1, out=tangent)
+            torch.mul(tangent, rate, out=here)
+        grad_z = torch.empty_like(path).index_copy_(0, source, tangents.mul_((1 - momentum) / norms))
         return grad.index_copy(0, order, towards), grad_z, None, None
 
 
@@ -139,7 +143,7 @@ def separation_loss(prototypes: Tensor, temperature: float) -> Tensor:
     equality exactly at the simplex ETF.
     """
     similarity = (prototypes @ prototypes.T / temperature).fill_diagonal_(-torch.inf)  # (C, C)
-    return (similarity.logsumexp(dim=1) - np.log(len(prototypes) - 1)).mean()
+    return (similarity.logsumexp(dim=1) - math.log(len(prototypes) - 1)).mean()
 
 
 def to_sphere(h: Tensor) -> Tensor:

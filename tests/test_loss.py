@@ -154,7 +154,7 @@ def test_predict_is_the_nearest_prototype():
         (lambda: HypoLoss(3, 8, temperature=0), "temperature must be above 0"),
         (lambda: HypoLoss(3, 8, momentum=1), r"momentum must be in \[0, 1\)"),
         (lambda: HypoLoss(3, 8, weight=-1), "lambda"),
-        (lambda: HypoLoss(3, 8, prototypes="learnble"), "did you mean 'learnable'"),
+        (lambda: HypoLoss(3, 8, prototypes="learnble"), "did you mean learnable"),
         (lambda: started().reset_prototypes(unit(3, 6)), r"prototypes must be \(4, 6\)"),
         (lambda: started().reset_prototypes(torch.ones(4, 6)), "on the unit sphere"),
         (lambda: started()(3 * unit(10, 6), labels(10, 4)), "z must lie on the unit sphere"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,3 +51,32 @@ class ImageSet:
             values = getattr(self, field)
             if n and not (values.min() >= 0 and values.max() < len(names)):
                 raise ValueError(f"{field} must lie in 0..{len(names) - 1}, one for each of {', '.join(names)}")
+
+
+def content_fingerprint(
+    images: np.ndarray,
+    labels: np.ndarray,
+    domains: np.ndarray,
+    class_names: tuple[str, ...],
+    domain_names: tuple[str, ...],
+) -> str:
+    """SHA-256 over shape, pixels, labels, domains and names, as 64 hex digits."""
+    return combined_fingerprint(pixel_digest(images), images.shape, labels, domains, class_names, domain_names)
+
+
+def pixel_digest(images: np.ndarray) -> str:
+    """SHA-256 of the pixels alone, which is the slow part: a cache computes it once."""
+    return hashlib.sha256(np.ascontiguousarray(images, np.uint8).data).hexdigest()
+
+
+def combined_fingerprint(
+    pixels: str,
+    shape: tuple[int, ...],
+    labels: np.ndarray,
+    domains: np.ndarray,
+    class_names: tuple[str, ...],
+    domain_names: tuple[str, ...],
+) -> str:
+    """`content_fingerprint` with the digest of the pixels given."""
+    content = [pixels, shape, labels.tolist(), domains.tolist(), class_names, domain_names]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -1,0 +1,95 @@
+"""How fast PACS reaches the model from the decoded cache, against opening and transforming image by image."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torchvision.transforms import v2
+
+from bench.timing import faster, row
+from hypo.data.augment import RECIPES, augment, step_generator
+from hypo.data.benchmarks import locate
+from hypo.data.cache import decode
+from hypo.data.folders import Listing, scan
+from hypo.data.imageset import ImageSet
+
+SIZE = 112  # pixels
+BATCH = 64
+
+
+def run(quick: bool = False) -> list[dict]:
+    """For PACS under the data root; no row if it is not there.
+
+    Epochs are in processor time of one thread, which other work on the machine disturbs less than wall time; the
+    obvious one, Pillow and torchvision image by image, is extrapolated from a sample.
+    """
+    folder = locate("pacs")
+    if folder is None:
+        print("loading: skipped, there is no PACS under the data root")
+        return []
+    listing = scan(folder)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with tempfile.TemporaryDirectory() as cache, ProcessPoolExecutor(1, get_context("spawn")) as fresh:
+            build, peak = fresh.submit(_build, listing, Path(cache)).result()
+            images = decode(listing, SIZE, Path(cache))
+            file_size = sum(path.stat().st_size for path in Path(cache).iterdir())
+            epoch = _cached_epoch(images)
+        obvious = _plain_epoch(listing, 30 if quick else 600)
+    finally:
+        torch.set_num_threads(threads)
+    in_memory = images.images.nbytes
+    return [
+        faster(f"PACS epoch of augmented batches, {SIZE} px, one thread", epoch, obvious, aim=5, unit="s", scale=1),
+        row(f"PACS cache of {file_size / 1e6:.0f} MB: time to build (obvious: one epoch)", build, obvious, "s"),
+        row("PACS cache: memory to build (obvious: all in memory)", max(peak, 2**20) / 1e6, in_memory / 1e6, "MB"),
+    ]
+
+
+def _build(listing: Listing, folder: Path) -> tuple[float, int]:
+    """Seconds to build the cache and bytes by which this process's peak grew meanwhile; to run in a fresh process."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    decode(listing, SIZE, folder)
+    return time.perf_counter() - start, unit * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+
+
+def _cached_epoch(images: ImageSet) -> float:
+    """Seconds for one pass in random order."""
+    start = time.process_time()
+    order = np.random.default_rng(0).permutation(len(images))
+    for step, at in enumerate(range(0, len(images), BATCH)):
+        batch = torch.from_numpy(images.images[order[at : at + BATCH]]).permute(0, 3, 1, 2)
+        augment(batch, "pacs", step_generator(0, 0, step))
+    return time.process_time() - start
+
+
+def _plain_epoch(listing: Listing, count: int) -> float:
+    """Seconds to open and transform every image, one after the other, extrapolated from a sample of all domains."""
+    r = RECIPES["pacs"]
+    transform = v2.Compose(
+        [
+            v2.RandomResizedCrop(SIZE, r.area, r.ratio),
+            v2.RandomHorizontalFlip(r.flip),
+            v2.ColorJitter(r.brightness, r.contrast, r.saturation, r.hue),
+            v2.RandomGrayscale(r.greyscale),
+            v2.ToImage(),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize(r.mean, r.std),
+        ]
+    )
+    sample = np.linspace(0, len(listing.paths) - 1, count).astype(int)
+    start = time.process_time()
+    for i in sample:
+        transform(Image.open(listing.root / listing.paths[i]).convert("RGB"))
+    return (time.process_time() - start) * len(listing.paths) / count

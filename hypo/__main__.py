@@ -1,0 +1,7 @@
+"""`python -m hypo` is the command `hypo`."""
+
+import sys
+
+from hypo.cli import main
+
+sys.exit(main())

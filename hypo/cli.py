@@ -1,0 +1,206 @@
+"""The command `hypo`. Each sub-command is one entry of COMMANDS; heavy imports wait until one runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, NoReturn
+
+from hypo.names import one_of
+
+WIDTHS = (15, 21, 7, 10, 25, 12)  # of the columns of `hypo data`: 100 with two spaces between them
+SHOWN = 10  # problems `hypo doctor` prints per benchmark; the rest are counted
+
+
+class Command(NamedTuple):
+    """A sub-command: a line of help, what adds its arguments to a parser, and what runs it to an exit code."""
+
+    summary: str
+    configure: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `hypo ARGV`; 0 when it went well, 1 when `doctor` found something broken, 2 for a mistake, 130 for Ctrl-C."""
+    try:
+        args, unknown = _parser().parse_known_args(argv)
+        if unknown:
+            one_of(f"argument of `hypo {args.command}`", unknown[0].partition("=")[0], args.options)
+        code = args.run(args)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ValueError, OSError) as error:
+        print(f"hypo: {error}", file=sys.stderr)
+        return 2
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with one-sentence errors that name the nearest valid choice."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message} (see `{self.prog} --help`)")
+
+    def _check_value(self, action: argparse.Action, value: str) -> None:
+        if action.choices is not None:
+            one_of(action.dest, value, action.choices)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="hypo", description="Re-derive the tables and figures of the HYPO paper.")
+    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
+    for name, command in COMMANDS.items():
+        sub = commands.add_parser(name, help=command.summary, description=command.summary, allow_abbrev=False)
+        command.configure(sub)
+        sub.set_defaults(run=command.run, options=[option for a in sub._actions for option in a.option_strings])
+    return parser
+
+
+def _configure_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("benchmark", nargs="?", help="fetch this one and lay it out; without it, list them all")
+    parser.add_argument("--root", help="where benchmarks lie (default: $HYPO_DATA, else data/ of the working copy)")
+    parser.add_argument(
+        "--from", dest="source", metavar="PATH", help="your ImageNet folder, for imagenet100, or ImageNet-C's"
+    )
+
+
+def _data(args: argparse.Namespace) -> int:
+    if args.benchmark is not None:
+        from hypo.data.prepare import prepare
+
+        print(prepare(args.benchmark, args.root, args.source))
+        return 0
+    from hypo.data.benchmarks import REGISTRY, data_root
+
+    if args.source is not None:
+        raise ValueError("--from needs a benchmark: `hypo data imagenet100 --from PATH`")
+    rows = [("benchmark", "domains", "classes", "images", "licence", "present")]
+    for name, spec in REGISTRY.items():
+        domains = ", ".join(spec.domains)
+        rows.append((name, domains, str(spec.num_classes), spec.images, spec.licence, _presence(name, args.root)))
+    for row in rows:
+        print(_cells(row))
+    print(f"\nroot: {data_root(args.root)}; fetch one with `hypo data NAME`, verify with `hypo doctor`")
+    return 0
+
+
+def _presence(name: str, root: str | None) -> str:
+    from hypo.data.benchmarks import CORRUPTED, locate
+
+    if name == "digits":
+        return "built in"
+    if locate(name, root):
+        return "yes"
+    return "generated" if name in CORRUPTED and locate(CORRUPTED[name], root) else "no"
+
+
+def _cells(row: Sequence[str]) -> str:
+    """One row of the table, each cell wrapped to its column's width."""
+    columns = [textwrap.wrap(cell, width) or [""] for cell, width in zip(row, WIDTHS, strict=True)]
+    height = max(map(len, columns))
+    lines = zip(*(column + [""] * (height - len(column)) for column in columns), strict=True)
+    return "\n".join("  ".join(map(str.ljust, line, WIDTHS)).rstrip() for line in lines)
+
+
+def _configure_doctor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "benchmark", nargs="*", help="names or folders to verify (default: every benchmark that is present)"
+    )
+    parser.add_argument("--root", help="where benchmarks lie (default: $HYPO_DATA, else data/ of the working copy)")
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from hypo.data.benchmarks import REGISTRY, own_folder
+    from hypo.data.doctor import examine, machine, scales
+
+    for name in args.benchmark:
+        if name not in REGISTRY:
+            own_folder(name)
+    sound, broken = [], False
+    for name in args.benchmark or REGISTRY:
+        presence = _presence(name, args.root) if name in REGISTRY else "yes"
+        if not args.benchmark and presence in ("no", "generated"):
+            print(f"{name}: " + ("absent, generated when needed" if presence == "generated" else "absent"))
+            continue
+        finding = examine(name, args.root)
+        print(f"{name}: {finding.summary}; {'NOT sound:' if finding.problems else 'sound'}")
+        for problem in finding.problems[:SHOWN]:
+            print(f"  {problem}")
+        if len(finding.problems) > SHOWN:
+            print(f"  and {len(finding.problems) - SHOWN:,} more")
+        broken = broken or bool(finding.problems)
+        sound += [] if finding.problems else [name]
+    about = machine(args.root)
+    about |= {f"scale {name}": verdict for name, verdict in scales(sound, gpu=about["device"] != "CPU only").items()}
+    print("\n" + "\n".join(f"{key:<12} {value}" for key, value in about.items()))
+    return int(broken)
+
+
+def _configure_train(parser: argparse.ArgumentParser) -> None:
+    from hypo.config import FIELDS
+
+    parser.add_argument("--benchmark", default="pacs", help="a name of `hypo data`, or a folder (default: pacs)")
+    parser.add_argument("--algorithm", default="hypo", help="the method (default: hypo)")
+    parser.add_argument("--held-out", default="cartoon", help="the domain never trained on, or none (default: cartoon)")
+    parser.add_argument("--scale", help="demo, cpu or paper (default: the largest this machine is ready for)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--root", help="where benchmarks lie (default: $HYPO_DATA, else data/ of the working copy)")
+    parser.add_argument("--force", action="store_true", help="train anew even if this run is recorded")
+    own = {action.dest for action in parser._actions}
+    fields = parser.add_argument_group("fields of the configuration, each with a default of its scale")
+    for name, field in FIELDS.items():
+        if name not in own:
+            fields.add_argument(
+                f"--{name.replace('_', '-')}", metavar=str(field.type).upper(), default=argparse.SUPPRESS
+            )
+
+
+def _train(args: argparse.Namespace) -> int:
+    from hypo.config import FIELDS
+    from hypo.tables import card
+    from hypo.training.engine import run
+    from hypo.training.launch import process_group
+
+    main = ("benchmark", "algorithm", "held_out", "scale", "seed")
+    overrides = {name: value for name, value in vars(args).items() if name in FIELDS and name not in main}
+    held_out = None if args.held_out == "none" else args.held_out
+    with process_group() as leads:
+        record = run(
+            args.benchmark,
+            args.algorithm,
+            held_out,
+            args.scale,
+            args.seed,
+            force=args.force,
+            root=args.root,
+            **overrides,
+        )
+        if leads:
+            print(card(record))
+    return 0
+
+
+def _configure_table(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", help="a benchmark, or the label of one of the paper's tables")
+
+
+def _table(args: argparse.Namespace) -> int:
+    from hypo.tables import compare, render
+
+    print(render(compare(args.name)), end="")
+    return 0
+
+
+COMMANDS: dict[str, Command] = {
+    "data": Command("list the benchmarks, or fetch one and lay it out", _configure_data, _data),
+    "doctor": Command("verify the benchmarks on disk and what this machine is ready for", _configure_doctor, _doctor),
+    "train": Command("make a run and record it, or show the record if it was made before", _configure_train, _train),
+    "table": Command("the paper's table beside ours", _configure_table, _table),
+}
