@@ -1,19 +1,31 @@
-"""Gathering a batch over ranks, with gradients."""
+"""Training on several ranks as if on one: the whole batch for the loss, for batch norm, and for the gradients."""
 
 from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 
-def gather(z: Tensor, y: Tensor, domains: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The whole batch on every rank, in the order of the ranks; ranks may hold different numbers of samples.
+def world() -> int:
+    """How many ranks train together; 1 without torch.distributed."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    return dist.get_rank() if world() > 1 else 0
+
+
+def whole_batch(z: Tensor, y: Tensor, domains: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The batch of all ranks on every rank, in the order of the ranks, which may hold different numbers of samples.
 
     z (n, d) -> (N, d) with gradients, y (n,) -> (N,), domains (n,) -> (N,) or None.
     """
+    if world() == 1:
+        return z, y, domains
     mine = torch.tensor([len(z), len(y), len(y if domains is None else domains)], device=z.device)
-    sizes = mine.new_empty(dist.get_world_size(), len(mine))
+    sizes = mine.new_empty(world(), len(mine))
     dist.all_gather(list(sizes), mine)
     lengths = sizes[:, 0].tolist()
     if (sizes != sizes[:, :1]).any():
@@ -39,3 +51,83 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
         return grad.split(ctx.lengths)[dist.get_rank()] * len(ctx.lengths), None
+
+
+def mean_over_ranks(terms: dict[str, Tensor]) -> dict[str, float]:
+    """The mean over the ranks of each scalar; of a mean over samples, with parts of one size, it is that of the batch."""
+    values = torch.stack([term.detach() for term in terms.values()]).double()
+    if world() > 1:
+        dist.all_reduce(values)
+        values /= world()
+    return dict(zip(terms, values.tolist(), strict=True))
+
+
+def average_gradients(module: nn.Module) -> None:
+    """Average the gradients over ranks in one message, as DistributedDataParallel does in several."""
+    if world() == 1:
+        return
+    gradients = [p.grad for p in module.parameters() if p.grad is not None]
+    flat = torch.cat([g.flatten() for g in gradients])
+    dist.all_reduce(flat)
+    flat /= world()
+    for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+        gradient.copy_(part.view_as(gradient))
+
+
+def synchronise_batch_norm(module: nn.Module, device: torch.device) -> nn.Module:
+    """Batch norm over the batch of all ranks: torch's own on a GPU, `_SyncedBatchNorm` on a CPU, which torch lacks."""
+    if world() == 1:
+        return module
+    if device.type == "cuda":
+        return nn.SyncBatchNorm.convert_sync_batchnorm(module)
+    for child in module.modules():
+        if isinstance(child, nn.BatchNorm2d):
+            child.__class__ = _SyncedBatchNorm
+    return module
+
+
+class _SumOverRanks(torch.autograd.Function):
+    @staticmethod
+    def forward(_ctx, x: Tensor) -> Tensor:
+        total = x.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(_ctx, grad: Tensor) -> Tensor:
+        total = grad.clone()
+        dist.all_reduce(total)
+        return total
+
+
+class _SyncedBatchNorm(nn.BatchNorm2d):
+    """nn.BatchNorm2d whose batch statistics are those of all ranks; (n, c, h, w) -> (n, c, h, w)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(x)
+        count = x.new_tensor([x.numel() / x.shape[1]])
+        total = _SumOverRanks.apply(torch.cat([x.sum((0, 2, 3)), count]))
+        mean = total[:-1] / total[-1].detach()
+        centred = x - mean[:, None, None]
+        variance = _SumOverRanks.apply(centred.square().sum((0, 2, 3))) / total[-1].detach()
+        with torch.no_grad():
+            n = total[-1]
+            self.running_mean.lerp_(mean, self.momentum)
+            self.running_var.lerp_(variance * n / (n - 1), self.momentum)
+            self.num_batches_tracked += 1
+        scale = self.weight * torch.rsqrt(variance + self.eps)
+        return centred * scale[:, None, None] + self.bias[:, None, None]
+
+
+def frozen_statistics(module: nn.Module) -> dict[_BatchNorm, float | None]:
+    """Stop running statistics from moving; give the result to `thaw_statistics` to let them move again."""
+    momenta = {m: m.momentum for m in module.modules() if isinstance(m, _BatchNorm)}
+    for layer in momenta:
+        layer.momentum = 0.0
+    return momenta
+
+
+def thaw_statistics(momenta: dict[_BatchNorm, float | None]) -> None:
+    for layer, momentum in momenta.items():
+        layer.momentum = momentum

@@ -1,0 +1,152 @@
+"""What a trained network is worth: accuracies over samples, and the geometry of its embeddings."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hypo.algorithms.base import Algorithm
+from hypo.data.augment import normalise
+from hypo.data.benchmarks import corrupted
+from hypo.data.corruptions import CORRUPTIONS
+from hypo.data.imageset import ImageSet
+from hypo.data.splits import Split
+from hypo.geometry import epsilon_hat, prototype_separation
+from hypo.sphere import class_means, etf_gap
+
+CHUNK = 256
+
+
+@torch.no_grad()
+def outputs_of(algorithm: Algorithm, pixels: np.ndarray, device: torch.device, precision: torch.dtype) -> Tensor:
+    """Outputs (n, k), float32 or wider, of uint8 images (n, H, W, 3), in evaluation mode."""
+    algorithm.eval()
+    parts = []
+    for start in range(0, len(pixels), CHUNK):
+        batch = torch.from_numpy(np.ascontiguousarray(pixels[start : start + CHUNK])).to(device).permute(0, 3, 1, 2)
+        images = normalise(batch, algorithm.config.augmentation)
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == torch.bfloat16):
+            parts.append(algorithm.network(images.to(torch.float64 if precision == torch.float64 else torch.float32)))
+    wide = torch.float64 if precision == torch.float64 else torch.float32
+    return torch.cat(parts).to(wide) if parts else torch.empty(0, device=device)
+
+
+def accuracy(algorithm: Algorithm, outputs: Tensor, labels: np.ndarray) -> float:
+    """Fraction of samples classified right."""
+    return (algorithm.predict(outputs).cpu().numpy() == labels).mean().item()
+
+
+@torch.no_grad()
+def mean_loss(algorithm: Algorithm, outputs: Tensor, labels: np.ndarray) -> float:
+    """Cross-entropy of the classifier per sample. A method's own loss may be negative (HYPO's separation), which SWAD's
+    tolerance, a multiple of it, cannot do with, and may depend on which samples share a batch."""
+    return F.cross_entropy(algorithm.logits(outputs), torch.from_numpy(labels).to(outputs.device)).item()
+
+
+def geometry(algorithm: Algorithm, outputs: Tensor, labels: np.ndarray) -> dict[str, float]:
+    """epsilon-hat of the samples, separation and ETF gap of the prototypes (class means where a method has none)."""
+    y = torch.from_numpy(labels).to(outputs.device)
+    with torch.no_grad():
+        z = algorithm.embed(outputs)
+        prototypes = algorithm.prototypes()
+        if prototypes is None:
+            prototypes = class_means(z, y, algorithm.num_classes)
+        return {
+            "epsilon_hat": epsilon_hat(z, y, prototypes).item(),
+            "separation": prototype_separation(prototypes).item(),
+            "etf_gap": etf_gap(prototypes).item(),
+        }
+
+
+def on_corruptions(
+    algorithm: Algorithm, images: ImageSet, device: torch.device, precision: torch.dtype, root: str | os.PathLike | None
+) -> tuple[dict[str, dict[str, float]], str]:
+    """Accuracy under each corruption at each severity, on the test images of the first domain, and their source."""
+    limit = algorithm.config.corrupted_images
+    test = np.ones(len(images), bool) if images.test_only is None else images.test_only
+    chosen = np.flatnonzero(test & (images.domains == 0))[:limit]
+    fields = ("images", "labels", "domains", "test_only", "groups")
+    picked = {f: getattr(images, f)[chosen] for f in fields if getattr(images, f) is not None}
+    few = dataclasses.replace(images, **picked)
+    names = ("gaussian_noise",) if images.name == "imagenet100" else CORRUPTIONS
+    table: dict[str, dict[str, float]] = {}
+    source = ""
+    for name in names:
+        for severity in range(1, 6):
+            pixels, labels, source = corrupted(images.name, name, severity, root, few)
+            outputs = outputs_of(algorithm, pixels[:limit], device, precision)
+            table.setdefault(name, {})[str(severity)] = accuracy(algorithm, outputs, labels[:limit])
+    return table, source
+
+
+class Evaluator:
+    """Evaluates an algorithm on the parts of a split; a part that is another part is not passed through twice."""
+
+    def __init__(self, images: ImageSet, split: Split, device: torch.device, precision: torch.dtype) -> None:
+        self.images, self.split, self.device, self.precision = images, split, device, precision
+
+    def outputs(self, algorithm: Algorithm, part: str) -> Tensor:
+        return outputs_of(algorithm, self.images.images[getattr(self.split, part)], self.device, self.precision)
+
+    def labels(self, part: str) -> np.ndarray:
+        return self.images.labels[getattr(self.split, part)]
+
+    def during(self, algorithm: Algorithm) -> dict[str, dict[str, float]]:
+        """What is looked at as training goes on: validation accuracy and loss; test accuracies, for the oracle only."""
+        outputs = self.outputs(algorithm, "validation")
+        seen = {
+            "validation": {
+                "accuracy": accuracy(algorithm, outputs, self.labels("validation")),
+                "loss": mean_loss(algorithm, outputs, self.labels("validation")),
+            }
+        }
+        if np.array_equal(self.split.id_test, self.split.validation):
+            seen["id_test"] = {"accuracy": seen["validation"]["accuracy"]}
+        else:
+            seen["id_test"] = {"accuracy": self._accuracy(algorithm, "id_test")}
+        held_out = len(self.split.ood_test) > 0
+        seen["ood_test"] = {"accuracy": self._accuracy(algorithm, "ood_test") if held_out else None}
+        return seen
+
+    def _accuracy(self, algorithm: Algorithm, part: str) -> float:
+        return accuracy(algorithm, self.outputs(algorithm, part), self.labels(part))
+
+    def final(
+        self, algorithm: Algorithm, root: str | os.PathLike | None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """All metrics of chosen weights, and the test embeddings."""
+        kept: dict[str, np.ndarray] = {}
+        metrics: dict[str, Any] = {"validation_accuracy": self._accuracy(algorithm, "validation"), "corruptions": None}
+        outputs = self.outputs(algorithm, "id_test")
+        metrics["id_accuracy"] = accuracy(algorithm, outputs, self.labels("id_test"))
+        metrics |= geometry(algorithm, outputs, self.labels("id_test"))
+        self._keep(kept, algorithm, "id_test", outputs)
+        if len(self.split.ood_test):
+            outputs = self.outputs(algorithm, "ood_test")
+            held_out = self.images.domain_names[self.images.domains[self.split.ood_test[0]]]
+            metrics["ood_accuracy"] = accuracy(algorithm, outputs, self.labels("ood_test"))
+            metrics["ood"] = {held_out: metrics["ood_accuracy"]}
+            self._keep(kept, algorithm, "ood_test", outputs)
+        else:
+            metrics["ood"], metrics["corruptions"] = on_corruptions(
+                algorithm, self.images, self.device, self.precision, root
+            )
+            rates = [rate for by_severity in metrics["ood"].values() for rate in by_severity.values()]
+            metrics["ood_accuracy"] = float(np.mean(rates))
+        if (prototypes := algorithm.prototypes()) is not None:
+            kept["prototypes"] = prototypes.cpu().numpy().astype(np.float16)
+        return metrics, kept
+
+    def _keep(self, kept: dict[str, np.ndarray], algorithm: Algorithm, part: str, outputs: Tensor) -> None:
+        with torch.no_grad():
+            z = F.normalize(algorithm.embed(outputs), dim=1)
+        kept[f"{part}_z"] = z.cpu().numpy().astype(np.float16)
+        kept[f"{part}_y"] = self.labels(part)
+        kept[f"{part}_domain"] = self.images.domains[getattr(self.split, part)]
+        kept[f"{part}_index"] = getattr(self.split, part)

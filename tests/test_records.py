@@ -1,0 +1,356 @@
+"""A record is stored whole or not at all, comes back as it was, and is refused when it is not what a run wrote."""
+
+import copy
+import hashlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hypo import records
+
+TOP = Path(__file__).resolve().parents[1]
+
+
+def a_record(ood: dict | None = None, **config) -> dict:
+    """A small valid record; `config` replaces fields of its configuration."""
+    measures = {
+        "epoch": 2,
+        "validation_accuracy": 0.9,
+        "id_accuracy": 0.875,
+        "ood_accuracy": 0.75,
+        "ood": ood or {"cartoon": 0.75},
+        "corruptions": None,
+        "epsilon_hat": 0.125,
+        "separation": None,
+        "etf_gap": None,
+    }
+    main = {"benchmark": "pacs", "algorithm": "hypo", "held_out": "cartoon", "scale": "demo", "seed": 0, "lr": 0.1}
+    return {
+        "config": main | config,
+        "benchmark": {
+            "name": "pacs",
+            "fingerprint": "ab" * 32,
+            "classes": ["dog", "house"],
+            "domains": ["art_painting", "cartoon", "photo", "sketch"],
+            "notes": [],
+        },
+        "split": {
+            "fingerprint": "cd" * 32,
+            "protocol": "paper",
+            "sizes": {"train": 90, "validation": 10, "id_test": 0, "ood_test": 40},
+        },
+        "selection": "validation",
+        "epochs": [
+            {
+                "epoch": 1,
+                "lr": 0.1,
+                "train": {"total": 1.5, "variation": 1.0},
+                "validation": {"accuracy": 0.5, "loss": 1.25},
+                "id_test": {"accuracy": 0.5},
+                "ood_test": {"accuracy": 0.25},
+            }
+        ],
+        "final": {
+            "validation": measures,
+            "last": measures | {"ood_accuracy": 0.7},
+            "oracle": measures | {"ood_accuracy": 0.8},
+        },
+        "cost": {"seconds": 12.5, "images_per_second": 800.0, "peak_memory_mb": 512.0},
+        "environment": {
+            "device": "cpu",
+            "python": "3.11.7",
+            "packages": {"torch": "2.14.1"},
+            "precision": "float32",
+            "ranks": 1,
+            "commit": "0" * 40,
+            "dirty": False,
+        },
+    }
+
+
+def edited(path: Path, change) -> Path:
+    """The file at `path` after `change` of its parsed content."""
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+    return path
+
+
+def sealed(path: Path, change) -> Path:
+    """As `edited`, with a digest that fits the new content: the schema check alone can notice."""
+    edited(path, change)
+    content = json.loads(path.read_text())
+    content.pop("digest", None)
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return edited(path, lambda old: old.update(digest=hashlib.sha256(text.encode()).hexdigest()))
+
+
+def test_a_record_comes_back_as_it_was_written(tmp_path):
+    given = a_record()
+    before = copy.deepcopy(given)
+    path = records.write(given, folder=tmp_path)
+    assert given == before
+    back = records.read(path)
+    assert {key: back[key] for key in given} == given
+    assert back["schema"] == 1
+    assert back["config_hash"] == records.config_hash(given["config"])
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_hash_and_digest_are_sha256_of_the_canonical_json(tmp_path):
+    config = {"b": 1, "a": [1.5, None], "ü": True}
+    assert records.config_hash(config) == hashlib.sha256('{"a":[1.5,null],"b":1,"ü":true}'.encode()).hexdigest()
+    assert records.config_hash(dict(reversed(config.items()))) == records.config_hash(config)
+    assert records.config_hash(config | {"b": 2}) != records.config_hash(config)
+    path = records.write(a_record(), folder=tmp_path)
+    stored = path.read_text()
+    assert json.loads(sealed(path, dict.copy).read_text()) == json.loads(stored)
+
+
+@pytest.mark.parametrize(
+    "config, stem",
+    [
+        ({}, "pacs-cartoon-hypo-demo-s0"),
+        ({"benchmark": "cifar10", "held_out": None, "seed": 3}, "cifar10-all-hypo-demo-s3"),
+        ({"benchmark": "../my data/Birds (2)/", "held_out": "Real World"}, "birds_2-real_world-hypo-demo-s0"),
+        ({"benchmark": "birds@12ab34cd", "scale": "cpu"}, "birds_12ab34cd-cartoon-hypo-cpu-s0"),
+    ],
+)
+def test_the_file_name_says_which_run_it_is(tmp_path, config, stem):
+    path = records.write(a_record(**config), folder=tmp_path)
+    assert path.name == f"{stem}-{records.read(path)['config_hash'][:8]}.json"
+
+
+def test_tuples_and_severities_are_stored_as_json_has_them(tmp_path):
+    record = a_record(ood={"fog": {1: 0.9, 5: 0.5}}, betas=(0.9, 0.99))
+    back = records.read(records.write(record, folder=tmp_path))
+    assert back["final"]["validation"]["ood"] == {"fog": {"1": 0.9, "5": 0.5}}
+    assert back["config"]["betas"] == [0.9, 0.99]
+    assert back["config_hash"] == records.config_hash(record["config"])
+
+
+def test_a_record_is_written_once_unless_forced(tmp_path):
+    path = records.write(a_record(), {"z": np.ones((2, 2))}, tmp_path)
+    stored = path.read_bytes()
+    other = a_record()
+    other["cost"]["seconds"] = 99.0
+    with pytest.raises(FileExistsError, match="written once: run with force"):
+        records.write(other, folder=tmp_path)
+    assert path.read_bytes() == stored
+    assert records.write(other, folder=tmp_path, force=True) == path
+    assert records.read(path)["cost"]["seconds"] == 99.0
+    with pytest.raises(FileNotFoundError, match="no embeddings"):  # those of the first run are not the second's
+        records.embeddings(path)
+
+
+def test_embeddings_are_kept_in_half_precision_and_labels_as_they_are(tmp_path):
+    z, y = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32), np.arange(50)
+    back = records.embeddings(records.write(a_record(), {"z": z, "y": y}, tmp_path))
+    assert back["z"].dtype == np.float16
+    assert np.array_equal(back["z"], z.astype(np.float16))
+    assert back["y"].dtype == y.dtype
+    assert np.array_equal(back["y"], y)
+
+
+@pytest.mark.parametrize("crash", ["json", "npz"])
+def test_a_failed_write_leaves_no_record_and_no_temporary(tmp_path, monkeypatch, crash):
+    replace = Path.replace
+
+    def fails(self, target):
+        if Path(target).suffix == f".{crash}":
+            raise OSError("No space left on device")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(OSError, match="No space"):
+        records.write(a_record(), {"z": np.ones((2, 2))}, tmp_path)
+    assert all(path.suffix == ".npz" for path in tmp_path.iterdir())
+    assert records.load(tmp_path).empty
+
+
+def test_a_kill_while_records_are_written_leaves_only_whole_ones(tmp_path):
+    code = (
+        "import itertools, sys; sys.path.insert(0, 'tests'); from test_records import a_record, records\n"
+        "for seed in itertools.count(): records.write(a_record(seed=seed), folder=sys.argv[1]); print(seed, flush=True)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(TOP)}
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=TOP, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    for _ in range(20):
+        last = int(child.stdout.readline())
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    assert len(records.load(tmp_path)) >= last + 1
+
+
+WRONG = {
+    "lacks digest": lambda r: r.pop("digest"),
+    "lacks cost": lambda r: r.pop("cost"),
+    "final lacks oracle": lambda r: r["final"].pop("oracle"),
+    "config lacks seed": lambda r: r["config"].pop("seed"),
+    "has the unknown mood": lambda r: r.update(mood="good"),
+    "split.sizes has the unknown test": lambda r: r["split"]["sizes"].update(test=3),
+    "epochs must be a JSON list, not {}": lambda r: r.update(epochs={}),
+    r"epochs[0].lr must be number, not '0.1'": lambda r: r["epochs"][0].update(lr="0.1"),
+    r"epochs[0].train.total must be number, not True": lambda r: r["epochs"][0]["train"].update(total=True),
+    "config.seed must be integer, not 2.5": lambda r: r["config"].update(seed=2.5),
+    "final.last.ood_accuracy must be fraction or null, not 75": lambda r: r["final"]["last"].update(ood_accuracy=75),
+    "final.last.ood.fog must be fraction or severities": lambda r: r["final"]["last"].update(ood={"fog": {}}),
+    "config.scale must be demo or cpu or paper, not 'huge'": lambda r: r["config"].update(scale="huge"),
+    "config.held_out must be text or null, not 3": lambda r: r["config"].update(held_out=3),
+    "selection must be validation, not 'oracle'": lambda r: r.update(selection="oracle"),
+    "benchmark.notes[0] must be text, not None": lambda r: r["benchmark"].update(notes=[None]),
+    "environment.dirty must be flag or null, not 0": lambda r: r["environment"].update(dirty=0),
+}
+
+
+@pytest.mark.parametrize("sentence", WRONG)
+def test_what_is_not_laid_out_as_a_record_is_refused(tmp_path, sentence):
+    path = records.write(a_record(), folder=tmp_path)
+    change = edited if sentence == "lacks digest" else sealed
+    change(path, WRONG[sentence])
+    with pytest.raises(ValueError, match=f"^{re.escape(path.name)} is not a record: .*{re.escape(sentence)}"):
+        records.read(path)
+    with pytest.raises(ValueError, match=re.escape(path.name)):
+        records.load(tmp_path)
+
+
+@pytest.mark.parametrize("sentence", [sentence for sentence in WRONG if sentence != "lacks digest"])
+def test_what_is_not_laid_out_as_a_record_is_not_written_either(tmp_path, sentence):
+    record = a_record()
+    WRONG[sentence](record)
+    with pytest.raises(ValueError, match=f"^this record cannot be stored: .*{re.escape(sentence)}"):
+        records.write(record, folder=tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: r["final"]["validation"].update(ood_accuracy=0.76),
+        lambda r: r["config"].update(seed=1),
+        lambda r: r["cost"].update(seconds=1),
+        lambda r: r.update(digest="0" * 64),
+    ],
+)
+def test_a_hand_edited_record_is_refused(tmp_path, change):
+    path = records.write(a_record(), folder=tmp_path)
+    edited(path, dict.copy)
+    records.read(path)  # another layout of the same content is no edit
+    edited(path, change)
+    with pytest.raises(ValueError, match=f"{re.escape(path.name)} was edited by hand"):
+        records.read(path)
+    with pytest.raises(ValueError, match="was edited by hand"):
+        records.load(tmp_path)
+
+
+def test_a_hash_that_is_not_the_configurations_is_an_edit_too(tmp_path):
+    path = sealed(records.write(a_record(), folder=tmp_path), lambda content: content.update(config_hash="0" * 64))
+    with pytest.raises(ValueError, match="was edited by hand"):
+        records.read(path)
+
+
+@pytest.mark.parametrize(
+    "content, sentence",
+    [
+        ("{", "old.json is not JSON"),
+        ("", "old.json is not JSON"),
+        ('{"schema": NaN}', "old.json is not JSON"),
+        (b"\xff\xfe", "old.json is not JSON"),
+        ('{"schema": 0, "accuracy": 0.9}', "old.json is of schema 0, not 1: delete it and run again"),
+        ('{"schema": 2}', "old.json is of schema 2, not 1"),
+        ("{}", "old.json is not a record: the file lacks schema"),
+        ("[]", "old.json is not a record: the file must be a JSON object"),
+    ],
+)
+def test_files_that_are_no_records_are_refused_by_name(tmp_path, content, sentence):
+    path = tmp_path / "old.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    for reader in (records.read, lambda path: records.load(path.parent)):
+        with pytest.raises(ValueError, match=re.escape(sentence)):
+            reader(path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), np.float32(1), Path("x")])
+def test_a_value_without_a_form_in_json_is_refused(tmp_path, value):
+    record = a_record()
+    record["cost"]["seconds"] = value
+    with pytest.raises(ValueError, match="no form in JSON"):
+        records.write(record, folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["/home/ann/PACS", "C:\\PACS", "d:/PACS", "\\\\server\\PACS", "2 images unreadable, such as /data/x.png"]
+)
+def test_an_absolute_path_is_refused_wherever_it_stands(tmp_path, text):
+    note, config, key = a_record(), a_record(benchmark=text), a_record(ood={text: 0.5})
+    note["benchmark"]["notes"] = [text]
+    for record in (note, config, key):
+        with pytest.raises(ValueError, match="holds an absolute path"):
+            records.write(record, folder=tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_name_of_the_machine_is_refused_and_harmless_text_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "grace")
+    record = a_record()
+    record["benchmark"]["notes"] = ["from https://example.org/a: 3 of 4 images/s, n / a", "shared/PACS", "graceful"]
+    records.write(record, folder=tmp_path)
+    record["environment"]["device"] = "grace"
+    with pytest.raises(ValueError, match="'grace' is this machine's name"):
+        records.write(record, folder=tmp_path, force=True)
+
+
+def test_find_goes_by_the_whole_hash(tmp_path):
+    path = records.write(a_record(), folder=tmp_path)
+    wanted = records.config_hash(a_record()["config"])
+    assert records.find(wanted, tmp_path) == records.read(path)
+    assert records.find(wanted[:8] + "0" * 56, tmp_path) is None
+    assert records.find("f" * 64, tmp_path / "nowhere") is None
+
+
+def test_load_gives_a_row_a_record_and_filters_by_configuration(tmp_path):
+    for algorithm in ("erm", "hypo"):
+        for seed in range(3):
+            records.write(a_record(algorithm=algorithm, seed=seed, held_out=[None, "photo"][seed % 2]), folder=tmp_path)
+    table = records.load(tmp_path)
+    assert len(table) == 6
+    assert table["file"].is_monotonic_increasing
+    row = table.query("algorithm == 'hypo' and seed == 1").iloc[0]
+    assert row["held_out"] == "photo"
+    assert row["lr"] == 0.1
+    assert [row[f"{rule}.ood_accuracy"] for rule in ("validation", "last", "oracle")] == [0.75, 0.7, 0.8]
+    assert row["validation.id_accuracy"] == 0.875
+    assert row["validation.epsilon_hat"] == 0.125
+    assert row["seconds"] == 12.5
+    assert records.read(tmp_path / row["file"])["config"]["seed"] == 1
+    assert len(records.load(tmp_path, algorithm="erm")) == 3
+    assert len(records.load(tmp_path, algorithm="erm", seed=[0, 1])) == 2
+    assert len(records.load(tmp_path, held_out=None)) == 4
+    nothing = records.load(tmp_path, algorithm="coral")
+    assert nothing.empty
+    assert set(nothing) == set(table) - {"lr"}
+    with pytest.raises(ValueError, match="unknown filter 'algoritm': did you mean algorithm"):
+        records.load(tmp_path, algoritm="erm")
+
+
+def test_where_records_lie(tmp_path, monkeypatch):
+    monkeypatch.delenv("HYPO_RECORDS", raising=False)
+    assert records.folder() == TOP / "data" / "records"
+    monkeypatch.setenv("HYPO_RECORDS", str(tmp_path))
+    assert records.folder() == tmp_path
+    path = records.write(a_record())
+    assert path.parent == tmp_path
+    assert len(records.load()) == 1
+    monkeypatch.delenv("HYPO_RECORDS")
+    monkeypatch.setattr(records, "__file__", str(tmp_path / "site-packages" / "hypo" / "records.py"))
+    assert records.folder() == Path("data/records")
