@@ -76,10 +76,20 @@ def _cached_epoch(images: ImageSet) -> float:
 
 def _plain_epoch(listing: Listing, count: int) -> float:
     """Seconds to open and transform every image, one after the other, extrapolated from a sample of all domains."""
+    transform = plain_transform(SIZE)
+    sample = np.linspace(0, len(listing.paths) - 1, count).astype(int)
+    start = time.process_time()
+    for i in sample:
+        transform(Image.open(listing.root / listing.paths[i]).convert("RGB"))
+    return (time.process_time() - start) * len(listing.paths) / count
+
+
+def plain_transform(size: int) -> v2.Compose:
+    """The training transform of the released PACS runs for one Pillow image."""
     r = RECIPES["pacs"]
-    transform = v2.Compose(
+    return v2.Compose(
         [
-            v2.RandomResizedCrop(SIZE, r.area, r.ratio),
+            v2.RandomResizedCrop(size, r.area, r.ratio),
             v2.RandomHorizontalFlip(r.flip),
             v2.ColorJitter(r.brightness, r.contrast, r.saturation, r.hue),
             v2.RandomGrayscale(r.greyscale),
@@ -88,8 +98,3 @@ def _plain_epoch(listing: Listing, count: int) -> float:
             v2.Normalize(r.mean, r.std),
         ]
     )
-    sample = np.linspace(0, len(listing.paths) - 1, count).astype(int)
-    start = time.process_time()
-    for i in sample:
-        transform(Image.open(listing.root / listing.paths[i]).convert("RGB"))
-    return (time.process_time() - start) * len(listing.paths) / count

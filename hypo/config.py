@@ -76,13 +76,12 @@ FIELDS = {field.name: field for field in dataclasses.fields(Config)}
 
 DEMO = {
     "backbone": "resnet18",
-    "stem": "cifar",
     "width": 0.25,
     "dim": 64,
     "size": 32,
-    "epochs": 8,
+    "epochs": 16,
     "batch_size": 64,
-    "lr": 0.1,
+    "lr": 0.05,
     "views": 1,
     "augmentation": "digits",
     "corrupted_images": 200,
@@ -184,9 +183,12 @@ def typed(name: str, value: Any) -> Any:
 
 
 def identity(config: Config, fingerprint: str) -> dict[str, Any]:
-    """The configuration as a record keeps it: a folder or a weights file goes by its name and content, not its path."""
+    """The configuration as a record keeps it: a folder or a weights file goes by its name and content, not its path.
+
+    fingerprint  of the folder's content; empty for a benchmark of the registry, even where a folder is named like it
+    """
     fields = dataclasses.asdict(config)
-    if Path(config.benchmark).is_dir():
+    if fingerprint:
         fields["benchmark"] = f"{Path(config.benchmark).resolve().name}@{fingerprint[:8]}"
     if config.weights and Path(config.weights).is_file():
         digest = hashlib.sha256(Path(config.weights).read_bytes()).hexdigest()

@@ -54,7 +54,7 @@ class _Gather(torch.autograd.Function):
 
 
 def mean_over_ranks(terms: dict[str, Tensor]) -> dict[str, float]:
-    """The mean over the ranks of each scalar; of a mean over samples, with parts of one size, it is that of the batch."""
+    """The mean over ranks of each scalar; for a mean over samples, in parts of one size, that of the whole batch."""
     values = torch.stack([term.detach() for term in terms.values()]).double()
     if world() > 1:
         dist.all_reduce(values)

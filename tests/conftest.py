@@ -2,7 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-torch.set_num_threads(2)
+torch.set_num_threads(1)
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
 

@@ -8,6 +8,7 @@ import fcntl
 import os
 import platform
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -28,6 +29,7 @@ from hypo.data.benchmarks import REGISTRY, load, locate
 from hypo.data.imageset import ImageSet
 from hypo.data.splits import split
 from hypo.distributed import rank, world
+from hypo.names import one_of
 from hypo.training import checkpoint
 from hypo.training.evaluate import outputs_of
 from hypo.training.trainer import Trainer, TrainingError, choose_device
@@ -37,7 +39,7 @@ PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "pandas")
 
 
 def run(
-    benchmark: str = "pacs",
+    benchmark: str | os.PathLike[str] = "pacs",
     algorithm: str = "hypo",
     held_out: str | None = "cartoon",
     scale: str | None = None,
@@ -53,13 +55,13 @@ def run(
     held_out   the domain never trained on; None tests on corruptions (as single-source benchmarks always do)
     scale      "demo" (always the embedded digits), "cpu" or "paper"; None takes the largest that this machine and the
                data on it are ready for
-    force      train anew
+    force      train anew from the start, and replace the record
     overrides  fields of `hypo.config.Config`
 
     Killed at any moment, the same call goes on where the last checkpoint was. Two processes that ask for the same run
     train it once.
     """
-    benchmark, scale = _resolve(benchmark, scale, root)
+    benchmark, scale = _resolve(os.fspath(benchmark), scale, root)
     if benchmark in REGISTRY and len(REGISTRY[benchmark].domains) < 2:
         held_out = None
     config = configure(benchmark, algorithm, held_out, scale, seed, **overrides)
@@ -67,6 +69,8 @@ def run(
     if fields and not force and (found := records.find(records.config_hash(fields))):
         return found
     images = load(config.benchmark, size=config.size, root=root)
+    if held_out is not None:
+        one_of("held_out domain", held_out, images.domain_names)
     fields = fields or identity(config, images.fingerprint)
     digest = records.config_hash(fields)
     folder = runs_folder() / f"{images.name}-{held_out or 'all'}-{algorithm}-{scale}-s{seed}-{digest[:8]}"
@@ -75,21 +79,21 @@ def run(
         if not force and (found := records.find(digest)):
             return found
         if force and rank() == 0:
-            for old in folder.glob("step-*"):
-                old.unlink()
+            checkpoint.clear(folder)
         _meet()
         record, embeddings, _ = train(config, images, folder, root)
         record["config"] = fields
         if rank() == 0:
             path = records.write(record, embeddings, force=force)
-            for old in folder.glob("step-*"):
-                old.unlink()
+            checkpoint.clear(folder)
             record = records.read(path)
     return record
 
 
 def _resolve(benchmark: str, scale: str | None, root: str | os.PathLike[str] | None) -> tuple[str, str]:
     """The benchmark and scale to run: a named benchmark that is not on disk falls back to the embedded digits."""
+    if benchmark not in REGISTRY:
+        benchmark = str(Path(benchmark).expanduser())
     present = benchmark not in REGISTRY or benchmark == "digits" or locate(benchmark, root) is not None
     if scale is None:
         scale = "demo" if benchmark == "digits" or not present else "paper" if torch.cuda.is_available() else "cpu"
@@ -109,7 +113,11 @@ def _sole_owner(folder: Path) -> Iterator[None]:
     """Hold the run's lock; another process that wants it waits here."""
     with (folder / "lock").open("w") as lock:
         if rank() == 0:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say("another process is at this run; waiting for it to end")
+                fcntl.flock(lock, fcntl.LOCK_EX)
         _meet()
         yield
 
@@ -132,10 +140,13 @@ def train(
     device = choose_device()
     parts = split(images, config.held_out, config.seed, config.fraction, config.protocol)
     trainer = Trainer(config, images, parts, device, root)
-    if found := checkpoint.latest(folder):
+    environment = _environment(device, trainer.precision)
+    good = None
+    if (found := checkpoint.latest(folder)) and found[1]["split"] == parts.fingerprint:
+        good = found[0]
         trainer.load_state_dict(found[1])
-        say(f"resumed at step {trainer.step_count} of {trainer.total_steps} from {found[0].name}")
-    _fit(trainer, folder)
+        say(f"resumed at step {trainer.step_count} of {trainer.total_steps} from {good.name}")
+    _fit(trainer, folder, good)
     finals, embeddings = _finish(trainer, root)
     record = {
         "benchmark": {
@@ -158,13 +169,13 @@ def train(
             "images_per_second": trainer.trained_images / max(trainer.seconds, 1e-9),
             "peak_memory_mb": _peak_memory(device),
         },
-        "environment": _environment(device, trainer.precision),
+        "environment": environment,
     }
     return record, embeddings, trainer.algorithm.state_dict()
 
 
-def _fit(trainer: Trainer, folder: Path) -> None:
-    """Step, evaluate and checkpoint until the last step."""
+def _fit(trainer: Trainer, folder: Path, good: Path | None) -> None:
+    """Step, evaluate and checkpoint until the last step; `good` is the checkpoint to fall back on, if there is one."""
     bar = tqdm(
         total=trainer.total_steps,
         initial=trainer.step_count,
@@ -172,83 +183,81 @@ def _fit(trainer: Trainer, folder: Path) -> None:
         disable=rank() > 0 or not sys.stderr.isatty(),
         dynamic_ncols=True,
     )
-    saved, moment = time.monotonic(), time.monotonic()
+    saved = time.monotonic()
     while trainer.step_count < trainer.total_steps:
+        at, started = trainer.step_count + 1, time.monotonic()
         try:
             terms = trainer.step()
+            trainer.seconds += time.monotonic() - started
+            entry = trainer.evaluate() if trainer.due() else None
         except (FloatingPointError, ValueError) as error:
-            if isinstance(error, TrainingError) or not ("NaN" in str(error) or "became" in str(error)):
+            if "NaN" not in str(error):
                 raise
-            good = checkpoint.latest(folder)
-            kept = f"the last good checkpoint is {good[0].name}" if good else "there was no checkpoint yet"
+            found = checkpoint.latest(folder)
+            kept = f"the last good checkpoint is {found[0].name}" if found else "there was no checkpoint yet"
             raise TrainingError(
-                f"training failed at step {trainer.step_count + 1}: {error}; {kept}, lower lr (now {trainer.config.lr})"
+                f"training failed at step {at}, {error}; {kept}; lower lr, now {trainer.config.lr:g}"
             ) from error
-        now = time.monotonic()
-        trainer.seconds, moment = trainer.seconds + now - moment, now
-        speed = trainer.trained_images / trainer.seconds
-        bar.set_postfix(
-            {name: f"{value:.3f}" for name, value in terms.items()} | {"images/s": f"{speed:.0f}"}, refresh=False
-        )
+        speed = f"{trainer.trained_images / trainer.seconds:.0f}"
+        bar.set_postfix({name: f"{value:.3f}" for name, value in terms.items()} | {"images/s": speed}, refresh=False)
         bar.update()
-        if trainer.due():
-            entry = trainer.evaluate()
+        if entry:
             line = f"epoch {entry['epoch']:g}/{trainer.config.epochs}"
             line += "".join(f"  {name} {value:.3f}" for name, value in entry["train"].items())
-            line += f"  validation {100 * entry['validation']['accuracy']:.1f}%  {speed:.0f} images/s"
+            line += f"  validation {100 * entry['validation']['accuracy']:.1f}%  {speed} images/s"
             bar.write(line, file=sys.stderr) if not bar.disable else say(line)
-        if rank() == 0 and (trainer.due() or time.monotonic() - saved > CHECKPOINT_SECONDS):
-            checkpoint.save(folder, trainer.step_count, trainer.state_dict())
+        if rank() == 0 and (entry or time.monotonic() - saved > CHECKPOINT_SECONDS):
+            good = checkpoint.save(folder, trainer.step_count, trainer.state_dict(), good)
             saved = time.monotonic()
-        moment = time.monotonic()
     bar.close()
 
 
 def _finish(trainer: Trainer, root: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Metrics by each selection rule. The weights left in the algorithm are those chosen on validation."""
-    algorithm = trainer.algorithm
-    candidates = {"last": (trainer.config.epochs, copy.deepcopy(algorithm.state_dict()))}
-    for rule, best in trainer.best.items():
-        candidates[rule] = (best["epoch"], best["weights"])
+    algorithm, images, train = trainer.algorithm, trainer.images, trainer.parts.train
+    last = {"epoch": trainer.config.epochs, "weights": copy.deepcopy(algorithm.state_dict())}
+    candidates = {"last": last, **trainer.best}
     if trainer.swad:
-        candidates["validation"] = (trainer.config.epochs, trainer.swad.average())
-    finals, embeddings = {}, {}
+        algorithm.load_state_dict(trainer.swad.average())
+        outputs = outputs_of(algorithm, images.images[train], trainer.device, trainer.precision)
+        algorithm.refit(outputs, torch.from_numpy(images.labels[train]).to(trainer.device))
+        candidates["validation"] = {"epoch": trainer.config.epochs, "weights": copy.deepcopy(algorithm.state_dict())}
+    finals, measured, embeddings = {}, {}, {}
     for rule in ("last", "oracle", "validation"):
-        epoch, weights = candidates[rule]
-        algorithm.load_state_dict(weights)
-        if trainer.swad and rule == "validation":
-            train_outputs = outputs_of(
-                algorithm, trainer.images.images[trainer.parts.train], trainer.device, trainer.precision
-            )
-            algorithm.refit(
-                train_outputs, torch.from_numpy(trainer.images.labels[trainer.parts.train]).to(trainer.device)
-            )
-        metrics, embeddings = trainer.evaluator.final(algorithm, root)
-        finals[rule] = {"epoch": float(epoch), **metrics}
+        epoch, averaged = float(candidates[rule]["epoch"]), trainer.swad is not None and rule == "validation"
+        algorithm.load_state_dict(candidates[rule]["weights"])
+        if (epoch, averaged) not in measured:
+            measured[epoch, averaged] = trainer.evaluator.final(algorithm, root)
+        metrics, embeddings = measured[epoch, averaged]
+        finals[rule] = {"epoch": epoch, **metrics}
     return finals, embeddings
 
 
 def _peak_memory(device: torch.device) -> float:
+    """MB of the device's memory; of the process's on a CPU, where the kernel counts in KB but on macOS."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def _environment(device: torch.device, precision: torch.dtype) -> dict[str, Any]:
-    top = Path(__file__).resolve().parents[2]
-
-    def git(*arguments: str) -> str | None:
-        result = subprocess.run(["git", *arguments], cwd=top, capture_output=True, text=True, check=False)
-        return result.stdout.strip() if result.returncode == 0 else None
-
+    status = _git("status", "--porcelain", "--", "hypo")
+    on_gpu = device.type == "cuda"
     return {
-        "device": torch.cuda.get_device_name(device)
-        if device.type == "cuda"
-        else f"cpu, {torch.get_num_threads()} threads",
+        "device": torch.cuda.get_device_name(device) if on_gpu else f"cpu, {torch.get_num_threads()} threads",
         "ranks": world(),
         "precision": str(precision).removeprefix("torch."),
         "python": platform.python_version(),
         "packages": {name: version(name) for name in PACKAGES},
-        "commit": git("rev-parse", "HEAD"),
-        "dirty": bool(git("status", "--porcelain", "--", "hypo")),
+        "commit": _git("rev-parse", "HEAD"),
+        "dirty": None if status is None else bool(status),
     }
+
+
+def _git(*arguments: str) -> str | None:
+    """What git says of the working copy that hypo runs from; None without git or a working copy."""
+    top = Path(__file__).resolve().parents[2]
+    if not (top / ".git").exists() or shutil.which("git") is None:
+        return None
+    result = subprocess.run(["git", *arguments], cwd=top, capture_output=True, text=True, check=False)
+    return result.stdout.strip() if result.returncode == 0 else None

@@ -27,14 +27,14 @@ CHUNK = 256
 def outputs_of(algorithm: Algorithm, pixels: np.ndarray, device: torch.device, precision: torch.dtype) -> Tensor:
     """Outputs (n, k), float32 or wider, of uint8 images (n, H, W, 3), in evaluation mode."""
     algorithm.eval()
+    wide = torch.float64 if precision == torch.float64 else torch.float32
     parts = []
     for start in range(0, len(pixels), CHUNK):
         batch = torch.from_numpy(np.ascontiguousarray(pixels[start : start + CHUNK])).to(device).permute(0, 3, 1, 2)
-        images = normalise(batch, algorithm.config.augmentation)
+        images = normalise(batch, algorithm.config.augmentation).to(wide)
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == torch.bfloat16):
-            parts.append(algorithm.network(images.to(torch.float64 if precision == torch.float64 else torch.float32)))
-    wide = torch.float64 if precision == torch.float64 else torch.float32
-    return torch.cat(parts).to(wide) if parts else torch.empty(0, device=device)
+            parts.append(algorithm.network(images).to(wide))
+    return torch.cat(parts)
 
 
 def accuracy(algorithm: Algorithm, outputs: Tensor, labels: np.ndarray) -> float:
@@ -62,27 +62,6 @@ def geometry(algorithm: Algorithm, outputs: Tensor, labels: np.ndarray) -> dict[
             "separation": prototype_separation(prototypes).item(),
             "etf_gap": etf_gap(prototypes).item(),
         }
-
-
-def on_corruptions(
-    algorithm: Algorithm, images: ImageSet, device: torch.device, precision: torch.dtype, root: str | os.PathLike | None
-) -> tuple[dict[str, dict[str, float]], str]:
-    """Accuracy under each corruption at each severity, on the test images of the first domain, and their source."""
-    limit = algorithm.config.corrupted_images
-    test = np.ones(len(images), bool) if images.test_only is None else images.test_only
-    chosen = np.flatnonzero(test & (images.domains == 0))[:limit]
-    fields = ("images", "labels", "domains", "test_only", "groups")
-    picked = {f: getattr(images, f)[chosen] for f in fields if getattr(images, f) is not None}
-    few = dataclasses.replace(images, **picked)
-    names = ("gaussian_noise",) if images.name == "imagenet100" else CORRUPTIONS
-    table: dict[str, dict[str, float]] = {}
-    source = ""
-    for name in names:
-        for severity in range(1, 6):
-            pixels, labels, source = corrupted(images.name, name, severity, root, few)
-            outputs = outputs_of(algorithm, pixels[:limit], device, precision)
-            table.setdefault(name, {})[str(severity)] = accuracy(algorithm, outputs, labels[:limit])
-    return table, source
 
 
 class Evaluator:
@@ -134,14 +113,32 @@ class Evaluator:
             metrics["ood"] = {held_out: metrics["ood_accuracy"]}
             self._keep(kept, algorithm, "ood_test", outputs)
         else:
-            metrics["ood"], metrics["corruptions"] = on_corruptions(
-                algorithm, self.images, self.device, self.precision, root
-            )
+            metrics["ood"], metrics["corruptions"] = self._on_corruptions(algorithm, root)
             rates = [rate for by_severity in metrics["ood"].values() for rate in by_severity.values()]
             metrics["ood_accuracy"] = float(np.mean(rates))
         if (prototypes := algorithm.prototypes()) is not None:
             kept["prototypes"] = prototypes.cpu().numpy().astype(np.float16)
         return metrics, kept
+
+    def _on_corruptions(
+        self, algorithm: Algorithm, root: str | os.PathLike | None
+    ) -> tuple[dict[str, dict[str, float]], str]:
+        """Accuracy under each corruption at each severity, on the (first) in-distribution test images, and whether
+        these are all "published" or some "generated"."""
+        images, limit = self.images, algorithm.config.corrupted_images
+        chosen = self.split.id_test[:limit]
+        picked = {field: getattr(images, field)[chosen] for field in ("images", "labels", "domains")}
+        clean = dataclasses.replace(images, **picked, test_only=None, groups=None)
+        table: dict[str, dict[str, float]] = {}
+        sources = set()
+        for name in ("gaussian_noise",) if images.name == "imagenet100" else CORRUPTIONS:
+            table[name] = {}
+            for severity in range(1, 6):
+                pixels, labels, source = corrupted(images.name, name, severity, root, clean)
+                outputs = outputs_of(algorithm, pixels[:limit], self.device, self.precision)
+                table[name][str(severity)] = accuracy(algorithm, outputs, labels[:limit])
+                sources.add(source)
+        return table, "generated" if "generated" in sources else "published"
 
     def _keep(self, kept: dict[str, np.ndarray], algorithm: Algorithm, part: str, outputs: Tensor) -> None:
         with torch.no_grad():

@@ -45,8 +45,9 @@ class Swad:
     The steps between two evaluations make one mean. Before the valley starts only those that may become its first are
     kept, n_s - 1 of them; then one of all steps that are surely inside, and n_e that may turn out to lie behind it.
 
-    Every floating-point entry is averaged, the running statistics of batch norm too; whole-number entries are the
-    last's. What a method takes from the training set, as HYPO its prototypes, is to be recomputed after it (`refit`).
+    Every floating-point entry is averaged, the running statistics of batch norm too (the paper's authors freeze those);
+    whole-number entries are the last's. What a method takes from the training set, as HYPO its prototypes, is to be
+    recomputed with the averaged network (`refit`).
     """
 
     def __init__(self) -> None:

@@ -185,13 +185,14 @@ class Trainer:
 
     def due(self) -> bool:
         """Whether an evaluation follows the step just made."""
-        position = (self.step_count - 1) % self.steps + 1
-        every = math.ceil(self.steps / self.config.evaluations)
-        return position == self.steps or position % every == 0
+        done, before = (self.config.evaluations * step // self.steps for step in (self.step_count, self.step_count - 1))
+        return done > before
 
     def evaluate(self) -> dict[str, Any]:
         """Evaluate, extend the history, and keep the weights that are the best so far."""
         seen = self.evaluator.during(self.algorithm)
+        if not math.isfinite(seen["validation"]["loss"]):
+            raise FloatingPointError(f"the validation loss is NaN or infinite ({seen['validation']['loss']})")
         steps = self.sums.pop("steps")
         entry = {
             "epoch": self.step_count / self.steps,
@@ -211,7 +212,9 @@ class Trainer:
         return entry
 
     def state_dict(self) -> dict[str, Any]:
+        """All that the rest of the run depends on; schedule and position in the epoch follow from the step."""
         return {
+            "split": self.parts.fingerprint,
             "algorithm": self.algorithm.state_dict(),
             "optimiser": self.optimiser.state_dict(),
             "swad": self.swad.state_dict() if self.swad else None,
