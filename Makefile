@@ -1,7 +1,7 @@
 # Every target sets .venv up by itself when pyproject.toml or constraints.txt changed; only Python 3.11+ and make are needed.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book test bench lint clean setup install
+.PHONY: help book test bench data lint clean setup install
 
 BIN := .venv/bin
 KEY := $(shell cat pyproject.toml constraints.txt | cksum) $(CURDIR)
@@ -10,6 +10,7 @@ help:
 	@echo "make book   build the book into _build/html"
 	@echo "make test   run the tests"
 	@echo "make bench  measure the library against the obvious way; writes data/bench.json"
+	@echo "make data   list the benchmarks; make data ARGS=pacs fetches one"
 	@echo "make lint   check code and notebooks"
 	@echo "make clean  remove .venv and everything built"
 
@@ -21,6 +22,9 @@ test: setup
 
 bench: setup
 	@$(BIN)/python -m bench $(ARGS)
+
+data: setup
+	@$(BIN)/hypo data $(ARGS)
 
 lint: setup
 	@$(BIN)/ruff check .
