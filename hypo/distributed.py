@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 
 def world() -> int:
@@ -118,16 +117,3 @@ class _SyncedBatchNorm(nn.BatchNorm2d):
             self.num_batches_tracked += 1
         scale = self.weight * torch.rsqrt(variance + self.eps)
         return centred * scale[:, None, None] + self.bias[:, None, None]
-
-
-def frozen_statistics(module: nn.Module) -> dict[_BatchNorm, float | None]:
-    """Stop running statistics from moving; give the result to `thaw_statistics` to let them move again."""
-    momenta = {m: m.momentum for m in module.modules() if isinstance(m, _BatchNorm)}
-    for layer in momenta:
-        layer.momentum = 0.0
-    return momenta
-
-
-def thaw_statistics(momenta: dict[_BatchNorm, float | None]) -> None:
-    for layer, momentum in momenta.items():
-        layer.momentum = momentum

@@ -150,7 +150,7 @@ def to_sphere(h: Tensor) -> Tensor:
     """Normalise (N, d) vectors, z = h / ||h||; a zero vector becomes the first axis, with no gradient."""
     h = h.float() if h.dtype in (torch.float16, torch.bfloat16) else h
     axis = F.one_hot(torch.zeros((), dtype=torch.int64, device=h.device), h.shape[-1]).to(h.dtype)
-    return F.normalize(torch.where(h.abs().amax(dim=-1, keepdim=True) > TINY, h, axis), dim=-1, eps=TINY)
+    return F.normalize(torch.where(h.abs().amax(dim=-1, keepdim=True) <= TINY, axis, h), dim=-1, eps=TINY)
 
 
 @checked

@@ -231,6 +231,7 @@ def test_to_sphere_maps_zero_to_a_unit_vector_without_gradient():
     torch.testing.assert_close(z, torch.tensor([[1.0, 0.0], [0.6, 0.8], [1.0, 0.0]]))
     z.sum().backward()
     assert h.grad.isfinite().all() and (h.grad[0] == 0).all()
+    assert to_sphere(torch.tensor([[torch.nan, 1.0]])).isnan().any()
 
 
 Z, MU, Y = unit(4, 3), unit(2, 3, seed=1), torch.tensor([0, 1, 0, 1])

@@ -104,8 +104,9 @@ def _resolve(benchmark: str, scale: str | None, root: str | os.PathLike[str] | N
 
 
 def runs_folder() -> Path:
-    """Where checkpoints of unfinished runs lie: $HYPO_RUNS, else _runs/ beside the records."""
-    return Path(os.environ.get("HYPO_RUNS") or records.folder().parents[1] / "_runs")
+    """Where checkpoints of unfinished runs lie: $HYPO_RUNS, else _runs/ of the working copy, else ./_runs."""
+    given = os.environ.get("HYPO_RUNS")
+    return Path(given).expanduser() if given else records.home().parent / "_runs"
 
 
 @contextlib.contextmanager

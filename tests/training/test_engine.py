@@ -94,6 +94,13 @@ def test_the_record_tells_nothing_of_the_machine(tmp_path, monkeypatch):
     assert hypo.run(tmp_path / "mine", root=tmp_path, **fields) == record
 
 
+def test_checkpoints_of_unfinished_runs_lie_in_one_place(monkeypatch, tmp_path):
+    assert engine.runs_folder() == tmp_path / "runs"
+    monkeypatch.delenv("HYPO_RUNS")
+    monkeypatch.setenv("HYPO_RECORDS", "records")
+    assert engine.runs_folder().name == "_runs"
+
+
 def test_a_run_needs_no_git(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda _: None)
     environment = run(epochs=1)["environment"]
