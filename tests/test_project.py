@@ -105,6 +105,8 @@ def test_tracked_files_name_no_folder_of_a_machine():
         pytest.skip("not a git checkout")
     for name in filter(None, tracked.stdout.split("\0")):
         path = TOP / name
+        if name.startswith("tests/"):
+            continue  # they write such folders on purpose
         if path.suffix in {".py", ".md", ".ipynb", ".yml", ".toml", ".json", ".txt", ".csv"} and path.exists():
             assert not re.search(r"(?<![\w.])/(work|root|home|Users)/", path.read_text()), name
 
