@@ -186,10 +186,11 @@ def contact_sheet(
     return Themed(draw, alt, (cell * len(columns) + 0.1 * longest + 0.3, cell * len(rows) + 0.35), raster=True)
 
 
-def id_against_ood(runs: pd.DataFrame, alt: str) -> Themed:
+def id_against_ood(runs: pd.DataFrame, chance: float, alt: str) -> Themed:
     """In-distribution and OOD accuracy for each held-out domain: means over seeds, each run a dot.
 
-    runs  one row a run: held_out, id, ood (fractions)
+    runs    one row a run: held_out, id, ood (fractions)
+    chance  the accuracy of guessing
     """
 
     def draw(figure: Figure, theme: str) -> None:
@@ -204,11 +205,9 @@ def id_against_ood(runs: pd.DataFrame, alt: str) -> Themed:
             for x, mean, dots in zip(at, means, values, strict=True):
                 axes.scatter(np.full(len(dots), x), dots, s=14, color=ink, zorder=3)
                 axes.text(x, 3, f"{mean:.0f}", ha="center", color="black", fontsize=9.5, weight="bold")
-        chance = 10
-        axes.axhline(chance, color=ink, lw=1, ls=":")
-        axes.text(len(names) - 0.45, chance + 1.5, "chance", ha="right", fontsize=9)
+        axes.axhline(100 * chance, color=ink, lw=1.2, ls=":", label="chance")
         axes.set_xticks(range(len(names)), [name.replace("_", " ") for name in names])
         axes.set(ylim=(0, 104), ylabel="accuracy (%)", xlabel="held-out style")
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
 
     return Themed(draw, alt, (6.2, 3.6))
