@@ -23,12 +23,12 @@ def row(case: str, ours: float, obvious: float, unit: str, aim: str = "", met: b
     """One line of the table; the ratio says how many times better than the obvious way."""
     return {
         "case": case,
-        "ours": ours,
-        "obvious": obvious,
+        "ours": float(ours),
+        "obvious": float(obvious),
         "unit": unit,
-        "ratio": obvious / ours,
+        "ratio": float(obvious / ours),
         "aim": aim,
-        "met": met,
+        "met": None if met is None else bool(met),
     }
 
 
