@@ -1,0 +1,27 @@
+"""The benchmarks run and what they print can be kept; their figures are for `make bench`."""
+
+import json
+
+import numpy as np
+
+from bench import corruptions
+from bench.timing import faster, row, side_by_side
+
+
+def test_rows_are_plain_values_whatever_the_clock_gave():
+    rows = [row("a", np.float64(2), np.float64(6), "s"), faster("b", np.float64(0.1), np.float64(0.2), aim=3)]
+    first, second = json.loads(json.dumps(rows))
+    assert first["ratio"] == 3 and first["met"] is None
+    assert second == {"case": "b", "ours": 100, "obvious": 200, "unit": "ms", "ratio": 2, "aim": ">= 3x", "met": False}
+
+
+def test_functions_are_timed_in_turns():
+    turns = []
+    times = side_by_side(lambda: turns.append("a"), lambda: turns.append("b"), rounds=3)
+    assert turns == ["a", "b"] * 4 and len(times) == 2 and min(times) > 0
+
+
+def test_the_corruption_benchmark_covers_every_corruption():
+    rows = corruptions.run(quick=True, sample=1)
+    assert len(rows) == 20 and all(r["ours"] > 0 and r["obvious"] > 0 for r in rows)
+    json.dumps(rows)
