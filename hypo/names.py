@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 def _nearest(value: str, valid: list[str]) -> str | None:
     by_lower = {name.lower(): name for name in valid}
-    near = difflib.get_close_matches(value.lower(), by_lower, n=1, cutoff=0.5)
+    begun = [name for name in by_lower if value and name.startswith(value.lower())]
+    near = begun or difflib.get_close_matches(value.lower(), by_lower, n=1, cutoff=0.5)
     return by_lower[near[0]] if near else None
 
 

@@ -16,7 +16,6 @@ draw(*shape), called once, gives (n, *shape) uniform integers 0..65535, each ima
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 from collections.abc import Callable
@@ -32,6 +31,7 @@ from PIL import Image
 from scipy import ndimage, special
 
 from hypo.data import filters, textures
+from hypo.names import one_of
 
 Draw = Callable[..., np.ndarray]
 
@@ -75,9 +75,7 @@ def _check(images: np.ndarray, name: str, severity: int, seed: int, first: int) 
         raise ValueError(f"images must be a numpy array of uint8, not {kind}; scale to 0..255 and convert first")
     if images.ndim != 4 or images.shape[3] != 3 or min(images.shape[1:3]) < 8:
         raise ValueError(f"images must have shape (N, H, W, 3) with H and W at least 8, not {images.shape}")
-    if name not in _TABLE:
-        near = difflib.get_close_matches(str(name), CORRUPTIONS, n=1, cutoff=0)[0]
-        raise ValueError(f"unknown corruption {name!r}, did you mean {near!r}? Valid names: {', '.join(CORRUPTIONS)}")
+    one_of("corruption", name, CORRUPTIONS)
     if not isinstance(severity, Integral) or severity not in range(1, 6):
         raise ValueError(f"severity must be one of the integers 1, 2, 3, 4, 5, not {severity!r}")
     if not isinstance(seed, Integral):
