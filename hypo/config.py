@@ -60,6 +60,9 @@ class Config:
     compile: bool = False
 
     def __post_init__(self) -> None:
+        from hypo.data.augment import RECIPES  # imports torch, which `hypo --help` does without
+        from hypo.data.splits import PROTOCOLS
+
         one_of("scale", self.scale, SCALES)
         one_of("algorithm", self.algorithm, ALGORITHMS)
         one_of("prototypes", self.prototypes, ("ema", "learnable"))
@@ -67,6 +70,17 @@ class Config:
         for field in ("width", "lr", "head_lr", "temperature"):
             if not getattr(self, field) > 0:
                 raise ValueError(f"{field} must be above 0, not {getattr(self, field)}")
+        one_of("stem", self.stem, ("imagenet", "cifar"))
+        one_of("protocol", self.protocol, PROTOCOLS)
+        one_of("augmentation", self.augmentation, RECIPES)
+        for field in ("warmup", "weight", "weight_decay", "seed"):
+            if getattr(self, field) < 0:
+                raise ValueError(f"{field} must not be negative, not {getattr(self, field)}")
+        for field in ("momentum", "fraction", "sgd_momentum"):
+            if not 0 <= getattr(self, field) < 1:
+                raise ValueError(f"{field} must lie in [0, 1), not {getattr(self, field)}")
+        if self.corrupted_images is not None and self.corrupted_images < 1:
+            raise ValueError(f"corrupted_images must be at least 1, or none for all, not {self.corrupted_images}")
         for field in ("epochs", "batch_size", "views", "evaluations", "accumulate", "size", "dim"):
             if getattr(self, field) < 1:
                 raise ValueError(f"{field} must be at least 1, not {getattr(self, field)}")

@@ -73,6 +73,7 @@ def test_the_augmentation_is_that_of_the_benchmark():
 def test_every_field_can_be_overridden_at_every_scale(scale, benchmark):
     other = {"int": 3, "float": 0.25, "bool": True, "str": "text"}
     valid = {"prototypes": "learnable", "precision": "float64", "scale": scale, "algorithm": "erm"}
+    valid |= {"stem": "cifar", "protocol": "released", "augmentation": "none"}
     for name, field in FIELDS.items():
         if name in ("benchmark", "algorithm", "held_out", "scale", "seed"):
             continue
@@ -146,3 +147,22 @@ def test_identity_of_a_benchmark_by_name_does_not_depend_on_where_it_is_run(tmp_
     monkeypatch.chdir(tmp_path)
     assert config_hash(identity(config, "")) == before
     assert config_hash(identity(configure("pacs", scale="paper", seed=1), "")) != before
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("augmentation", "pasc", "unknown augmentation 'pasc': did you mean pacs?"),
+        ("protocol", "relesed", "unknown protocol 'relesed': did you mean released?"),
+        ("stem", "cfar", "unknown stem 'cfar': did you mean cifar?"),
+        ("corrupted_images", 0, "corrupted_images must be at least 1, or none for all, not 0"),
+        ("warmup", -1.0, "warmup must not be negative, not -1.0"),
+        ("seed", -3, "seed must not be negative, not -3"),
+        ("momentum", 1.0, "momentum must lie in [0, 1), not 1.0"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_before_any_data_is_read(field, value, sentence):
+    main = {"seed": value} if field == "seed" else {}
+    with pytest.raises(ValueError) as error:
+        configure("pacs", "hypo", "cartoon", "cpu", **main, **({} if main else {field: value}))
+    assert str(error.value).startswith(sentence)

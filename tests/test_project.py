@@ -74,9 +74,9 @@ LAYERS = [
     ["data"],
     ["config"],
     ["records"],
-    ["training", "tables"],
-    ["illustration"],
-    ["figures"],
+    ["training", "tables", "publish"],
+    ["claims", "illustration"],
+    ["figures", "notebook"],
     ["cli"],
 ]
 

@@ -94,13 +94,18 @@ def _resolve(benchmark: str, scale: str | None, root: str | os.PathLike[str] | N
     """The benchmark and scale to run: a named benchmark that is not on disk falls back to the embedded digits."""
     if benchmark not in REGISTRY:
         benchmark = str(Path(benchmark).expanduser())
-    present = benchmark not in REGISTRY or benchmark == "digits" or locate(benchmark, root) is not None
     if scale is None:
-        scale = "demo" if benchmark == "digits" or not present else "paper" if torch.cuda.is_available() else "cpu"
+        scale = choose_scale(benchmark, root)
     if scale == "demo" and benchmark in REGISTRY and benchmark != "digits":
         say(f"{benchmark}: demo scale runs on the embedded digits, and the record says so")
         benchmark = "digits"
     return benchmark, scale
+
+
+def choose_scale(benchmark: str, root: str | os.PathLike[str] | None = None) -> str:
+    """The largest scale this machine is ready for: paper with the data and a GPU, cpu with the data, else demo."""
+    present = benchmark not in REGISTRY or (benchmark != "digits" and locate(benchmark, root) is not None)
+    return "demo" if not present else "paper" if torch.cuda.is_available() else "cpu"
 
 
 def runs_folder() -> Path:

@@ -147,3 +147,4 @@ class Evaluator:
         kept[f"{part}_y"] = self.labels(part)
         kept[f"{part}_domain"] = self.images.domains[getattr(self.split, part)]
         kept[f"{part}_index"] = getattr(self.split, part)
+        kept[f"{part}_prediction"] = algorithm.predict(outputs).cpu().numpy()

@@ -1,0 +1,95 @@
+"""The one style of every figure, drawn once for light and once for dark pages."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Callable, Sequence
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.figure import Figure
+
+from hypo.publish import source
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#b2df00", "#666666", "#a6611a")
+"""Okabe and Ito's colour-blind safe set, lengthened; a class also has a marker of its own."""
+MARKERS = "osD^vPX*<>"
+
+THEMES = {"light": {"ink": "#1d2129", "faint": "#c3c8d0"}, "dark": {"ink": "#e8eaed", "faint": "#4a505a"}}
+STYLE = {
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+    "axes.prop_cycle": mpl.cycler(color=COLOURS),
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "axes.labelsize": 10.5,
+    "xtick.labelsize": 9.5,
+    "ytick.labelsize": 9.5,
+    "legend.frameon": False,
+    "legend.fontsize": 9.5,
+    "lines.linewidth": 2,
+    "svg.hashsalt": "hypo",
+}
+
+
+class Themed:
+    """A figure in both themes, shown by notebooks and by the book, with its numbers one click away.
+
+    draw     draws on a Figure for a theme of THEMES
+    alt      alternative text: what a reader sees in it
+    size     inches
+    raster   PNG at twice the screen's resolution instead of SVG: for images and thousands of points
+    name     of the CSV, without its ending
+    numbers  what is drawn, as the CSV holds it; None for pictures that show no numbers
+    records  names of the record files behind it
+    """
+
+    def __init__(
+        self,
+        draw: Callable[[Figure, str], None],
+        alt: str,
+        size: tuple[float, float],
+        raster: bool = False,
+        name: str = "figure",
+        numbers: pd.DataFrame | None = None,
+        records: Sequence[str] = (),
+    ) -> None:
+        self.alt, self.source = alt, source(name, numbers, records)
+        self.images = {theme: _render(draw, theme, size, "png" if raster else "svg") for theme in THEMES}
+        self.kind = "image/png" if raster else "image/svg+xml"
+        self.width = round(size[0] * 96)
+
+    def _repr_html_(self) -> str:
+        alt = html.escape(self.alt, quote=True)
+        images = "".join(
+            f'<img class="hypo-figure only-{theme}" alt="{alt}" style="width:{self.width}px;max-width:100%" '
+            f'src="data:{self.kind};base64,{base64.b64encode(image).decode()}">'
+            for theme, image in self.images.items()
+        )
+        return images + self.source
+
+
+class Row:
+    """Figures side by side, one below the other where the page is narrow."""
+
+    def __init__(self, *figures: Themed):
+        self.figures = figures
+
+    def _repr_html_(self) -> str:
+        cells = "".join(f"<div>{figure._repr_html_()}</div>" for figure in self.figures)
+        return f'<div style="display:flex;flex-wrap:wrap;justify-content:center;gap:0.5rem">{cells}</div>'
+
+
+def _render(draw: Callable[[Figure, str], None], theme: str, size: tuple[float, float], kind: str) -> bytes:
+    ink = THEMES[theme]["ink"]
+    ink_keys = ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color")
+    with mpl.rc_context({**STYLE, **dict.fromkeys(ink_keys, ink)}):
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure, theme)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, dpi=200, metadata={"Date": None} if kind == "svg" else None)
+    return buffer.getvalue()

@@ -1,0 +1,55 @@
+"""Parameters of a page: what is refused, which scale is taken, what the banner says."""
+
+import numpy as np
+import pytest
+
+from hypo import notebook, records
+from hypo.config import configure, identity
+
+
+@pytest.fixture(autouse=True)
+def nothing_here(tmp_path, monkeypatch):
+    monkeypatch.setenv("HYPO_RECORDS", str(tmp_path / "records"))
+    monkeypatch.setenv("HYPO_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("HYPO_RUNS", str(tmp_path / "runs"))
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"held_ot": "cartoon"}, "unknown parameter 'held_ot': did you mean held_out?"),
+        ({"held_out": "carton"}, "unknown held_out domain of pacs 'carton': did you mean cartoon?"),
+        ({"algorithm": "hipo"}, "unknown algorithm 'hipo': did you mean hypo?"),
+        ({"scale": "cup"}, "unknown scale 'cup': did you mean cpu?"),
+        ({"seed": -1}, "seed must not be negative, not -1"),
+        ({"temperature": 0}, "temperature must be above 0, not 0.0"),
+    ],
+)
+def test_a_bad_parameter_is_one_sentence(given, sentence):
+    with pytest.raises(notebook.ParameterError) as error:
+        notebook.begin({"held_out": "cartoon", **given}, "pacs")
+    assert str(error.value).startswith(sentence)
+    (line,) = error.value._render_traceback_()
+    assert line == f"ParameterError: {error.value}"
+
+
+def test_names_that_are_no_parameters_are_not_looked_at():
+    page = notebook.begin({"np": np, "_": 3, "held_out": "photo", "begin": notebook.begin}, "pacs")
+    assert page.config.held_out == "photo"
+
+
+def test_without_data_or_record_the_digits_stand_in_and_the_banner_says_so():
+    page = notebook.begin({"held_out": "real_world"}, "office_home")
+    assert page.demo and page.config == configure("digits", "hypo", "sketch", "demo")
+    banner = page._repr_html_()
+    assert "demo scale" in banner and "digits stand in for office_home" in banner and "hypo data office_home" in banner
+
+
+def test_a_recorded_run_on_the_benchmark_is_shown_where_its_data_is_not(monkeypatch):
+    wanted = records.config_hash(identity(configure("pacs", "erm", "photo", "cpu", seed=2), ""))
+    monkeypatch.setattr(records, "find", lambda digest: {} if digest == wanted else None)
+    page = notebook.begin({"held_out": "photo", "algorithm": "erm", "seed": 2}, "pacs")
+    assert page.config.scale == "cpu" and page.recorded and not page.demo
+    assert page.images() is None
+    assert notebook.begin({"held_out": "photo", "algorithm": "erm", "seed": 3}, "pacs").config.scale == "demo"
+    assert notebook.begin({"held_out": "photo", "algorithm": "erm", "seed": 2, "scale": "demo"}, "pacs").demo
