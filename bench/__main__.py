@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-SUITES = ("core", "corruptions", "loading", "training")
+SUITES = ("core", "corruptions", "loading", "training", "geometry")
 HERE = Path(__file__).resolve().parents[1]
 
 

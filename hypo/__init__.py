@@ -12,6 +12,8 @@ _HOME = {
     "corrupt": "data.corruptions",
     "epsilon_hat": "geometry",
     "etf_gap": "sphere",
+    "inter_class_separation": "geometry",
+    "intra_class_variation": "geometry",
     "run": "training.engine",
     "separation_loss": "sphere",
     "simplex_etf": "sphere",
