@@ -1,0 +1,97 @@
+"""What README.md shows of the records, made anew: one figure, and the claims in short. `make readme` runs it."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from hypo import claims, records
+from hypo.claims.runs import run_of
+from hypo.data.benchmarks import REGISTRY
+from hypo.figures import COLOURS, MARKERS, THEMES, Themed
+
+TOP = Path(__file__).resolve().parents[2]
+PICTURE = Path("book/assets/readme.svg")
+BEGIN, END = "<!-- claims:begin -->", "<!-- claims:end -->"
+ALGORITHMS = {"erm": "ERM", "hypo": "HYPO"}
+
+
+def picture(folder: str | os.PathLike[str] | None = None) -> Themed:
+    """OOD accuracy of ERM and HYPO on each held-out style of the digits: runs as dots, their means as bars."""
+    found = [run_of(Path(name), record) for name, record in records.read_all(folder)]
+    rows = [
+        (run.record["config"]["algorithm"], run.record["config"]["held_out"], run.record["final"]["validation"])
+        for run in found
+        if run.record["config"]["benchmark"] == "digits" and not run.changed
+    ]
+    runs = pd.DataFrame(
+        [(ALGORITHMS[name], style, 100 * final["ood_accuracy"]) for name, style, final in rows if name in ALGORITHMS],
+        columns=["algorithm", "style", "accuracy"],
+    )
+    cells = {key: cell["accuracy"] for key, cell in runs.dropna().groupby(["algorithm", "style"])}
+    styles = [style for style in REGISTRY["digits"].domains if any(style == at for _, at in cells)]
+
+    def draw(figure: Figure, theme: str) -> None:
+        figure.add_artist(Rectangle((0, 0), 1, 1, transform=figure.transFigure, color="white", zorder=-1))
+        axes, ink, names = figure.subplots(), THEMES[theme]["ink"], [*ALGORITHMS.values()]
+        for (name, style), accuracy in cells.items():
+            index, mean = names.index(name), accuracy.mean()
+            at = styles.index(style) + 0.36 * index - 0.18
+            axes.scatter([at] * len(accuracy), accuracy, s=34, color=COLOURS[index], marker=MARKERS[index], alpha=0.7)
+            axes.hlines(mean, at - 0.1, at + 0.1, color=ink, lw=2)
+            axes.text(at + 0.12, mean, f"{mean:.0f}", va="center", fontsize=9)
+        for index, name in enumerate(names):
+            axes.scatter([], [], s=34, color=COLOURS[index], marker=MARKERS[index], label=name)
+        axes.set_xticks(range(len(styles)), [style.replace("_", " ") for style in styles])
+        axes.set(ylim=(0, 100), xlabel="style held out of training", ylabel="accuracy on it (%)")
+        axes.legend(title="Digits, demo scale", loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
+
+    said = "; ".join(f"{name} on {style.replace('_', ' ')} {cell.mean():.0f}" for (name, style), cell in cells.items())
+    return Themed(draw, f"Accuracy in percent on held-out styles of the digits, mean over seeds: {said}.", (6.4, 3.6))
+
+
+def section(alt: str, short: pd.DataFrame) -> str:
+    """What stands between the markers."""
+    counts, total = short.attrs["counts"], sum(short.attrs["counts"].values())
+    lines = [
+        f"![{alt}]({PICTURE.as_posix()})",
+        "",
+        "*Each marker is a run on the embedded digits, each bar and number a mean over seeds.*",
+        "",
+        "## The paper's claims, in short",
+        "",
+        f"We found {total} claims in the paper: {', '.join(f'{n} {verdict}' for verdict, n in counts.items())}.",
+        "[The page of claims](book/claims.ipynb) has all of them, the rule that decides each, and the evidence at each",
+        "scale; it is computed from [data/claims.yml](data/claims.yml) and the records. A difference counts when it",
+        "exceeds two standard errors. *(digits)* marks a verdict by analogy: the embedded digits stood in for the",
+        "paper's benchmark.",
+        "",
+        "| claim | verdict | evidence | more |",
+        "|---|---|---|---|",
+    ]
+    rows = [f"| {r.claim} | {r.verdict} | {r.evidence} | [{r.page}](book/{r.page}.ipynb) |" for r in short.itertuples()]
+    return "\n".join([*lines, *rows])
+
+
+def written(readme: str, between: str) -> str:
+    """README.md with this between its markers."""
+    if not (BEGIN in readme and END in readme.split(BEGIN)[1]):
+        raise ValueError(f"README.md must hold {BEGIN} and, below it, {END}")
+    return re.sub(f"{BEGIN}.*?{END}", lambda _: f"{BEGIN}\n{between}\n{END}", readme, flags=re.DOTALL)
+
+
+def generate() -> dict[Path, bytes]:
+    """File -> what it should hold, from the records as they are."""
+    drawn = picture()
+    readme = written((TOP / "README.md").read_text(encoding="utf-8"), section(drawn.alt, claims.summary()))
+    return {TOP / PICTURE: drawn.images["light"], TOP / "README.md": readme.encode()}
+
+
+if __name__ == "__main__":
+    for path, content in generate().items():
+        path.write_bytes(content)

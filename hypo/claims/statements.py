@@ -1,0 +1,175 @@
+"""data/claims.yml: what the paper claims, where, and the rule that decides it; read and checked."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from hypo import records, tables
+from hypo.algorithms import ALGORITHMS
+from hypo.claims.checks import CHECKS
+from hypo.claims.runs import MEASURES
+from hypo.config import FIELDS, typed
+from hypo.data.benchmarks import REGISTRY
+from hypo.names import one_of
+
+ERRORS = 2  # standard errors that a mean must exceed
+KEYS = {"id", "claim", "where", "page", "rule"}
+OPTIONAL = {"headline", "benchmark", "paper", "note"}
+KINDS = {
+    "compare": {"measure", "of", "above", "below"},
+    "limit": {"measure", "of", "above", "below"},
+    "near": {"measure", "of", "within"},
+    "check": {"name"},
+    "all": {"claims"},
+    "open": {"reason"},
+}
+"""Kind of rule -> its keys, all needed but for one of above and below."""
+UNDER = "accuracy under "
+WORDS = {
+    "ood_accuracy": "OOD accuracy",
+    "epsilon_hat": "epsilon-hat",
+    "separation": "mean distance 1 - cos of prototypes",
+    "etf_gap": "ETF gap",
+    "sinkhorn": "mean Sinkhorn divergence",
+    "hard_pairs": "share of nearest other-class samples from the same domain, less that of chance,",
+}
+
+
+def load(path: str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
+    """The claims of data/claims.yml, as laid out there; a mistake in the file is a ValueError of one sentence."""
+    path = records.home() / "claims.yml" if path is None else Path(path)
+    try:
+        claims = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path.name} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(claims, list):
+        raise ValueError(f"{path.name} must be a list of claims, each beginning with - id")
+    for claim in claims:
+        _check_claim(claim)
+    names = [claim["id"] for claim in claims]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"the id {min(twice)} is given to two claims: rename one")
+    for claim in claims:
+        for part in claim["rule"].get("claims", ()):
+            one_of(f"claim in {claim['id']}", part, names)
+    return claims
+
+
+def describe(rule: dict[str, Any]) -> str:
+    """The rule as a sentence."""
+    kind, side = rule["kind"], "above" if "above" in rule else "below"
+    measure = ", ".join(map(words, many(rule.get("measure", [])))).replace(f", {UNDER}", ", ")
+    of = label(rule.get("of", {}))
+    if kind == "compare":
+        than = label(rule[side])
+        return f"{measure} of {of} {side} that of {than}, in paired runs, by more than {ERRORS} standard errors"
+    if kind == "limit":
+        return f"{measure} of {of} {side} {rule[side]} by more than {ERRORS} standard errors"
+    if kind == "near":
+        return f"{measure} of {of} at paper scale within {rule['within']} of the printed number"
+    if kind == "check":
+        return CHECKS[rule["name"]].rule
+    return f"all of {', '.join(rule['claims'])}" if kind == "all" else f"none: {rule['reason']}"
+
+
+def printed(claim: dict[str, Any]) -> float | None:
+    """The number of the paper that the claim is about, None where it names none."""
+    if "paper" not in claim:
+        return None
+    given = claim["paper"]
+    _check_keys(f"paper of claim {claim['id']}", given, {"table", "column", "algorithm"}, {"less"})
+    table = tables.paper(given["table"])
+    values = table[table["column"] == one_of("column", given["column"], table["column"].unique())]
+    values = values.set_index("algorithm")["value"]
+    value, *less = (
+        values[one_of("algorithm", given[key], values.index)] for key in ("algorithm", "less") if key in given
+    )
+    return round(value - sum(less), 6)
+
+
+def shown(claim: dict[str, Any]) -> str:
+    """`printed` as text with its unit."""
+    value = printed(claim)
+    if value is None:
+        return ""
+    if claim["paper"]["table"] == "quan":
+        return f"{value:g}"
+    return f"{value:+.3g} points" if "less" in claim["paper"] else f"{value:g}%"
+
+
+def settings(setting: dict[str, Any]) -> list[dict[str, Any]]:
+    """One setting for each combination of the values that are lists."""
+    return [dict(zip(setting, values, strict=True)) for values in itertools.product(*map(many, setting.values()))]
+
+
+def many(value: Any) -> list[Any]:
+    """A list as it is, anything else as a list of one."""
+    return value if isinstance(value, list) else [value]
+
+
+def label(setting: dict[str, Any]) -> str:
+    """A setting, or several, in a few words: erm; hypo with momentum 0.5 or 0.8."""
+    chosen = {field: " or ".join(map(typeable, many(value))) for field, value in setting.items()}
+    algorithm = chosen.pop("algorithm", "hypo")
+    return f"{algorithm} with {', '.join(map(' '.join, chosen.items()))}" if chosen else algorithm
+
+
+def typeable(value: Any) -> str:
+    """A value as one types it on the command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def words(measure: str) -> str:
+    """A measure in words."""
+    return WORDS.get(measure, measure.replace("ood.", UNDER)).replace("_", " ")
+
+
+def _check_claim(claim: dict[str, Any]) -> None:
+    name = claim.get("id", "without an id") if isinstance(claim, dict) else claim
+    _check_keys(f"claim {name}", claim, KEYS, OPTIONAL)
+    rule = claim["rule"]
+    if not isinstance(rule, dict):
+        raise ValueError(f"the rule of claim {name} must be a mapping with a kind, not {rule!r}")
+    kind = one_of(f"kind of rule in claim {name}", rule.get("kind", ""), KINDS)
+    sides = KINDS[kind] & {"above", "below"}
+    _check_keys(f"the rule of claim {name}", rule, (KINDS[kind] | {"kind"}) - sides, sides)
+    if sides and len(sides & set(rule)) != 1:
+        raise ValueError(f"the rule of claim {name} needs either above or below")
+    for measure in many(rule.get("measure", [])):
+        one_of(f"measure in claim {name}", measure, MEASURES)
+    for side in ("of", *(sides if kind == "compare" else ())):
+        for setting in settings(rule.get(side, {})):
+            for field, value in setting.items():
+                one_of(f"field in claim {name}", field, FIELDS)
+                typed(field, value)
+            one_of(f"algorithm in claim {name}", setting.get("algorithm", "hypo"), _methods())
+    if kind == "check":
+        one_of(f"check in claim {name}", rule["name"], CHECKS)
+    if "benchmark" in claim:
+        one_of(f"benchmark in claim {name}", claim["benchmark"], REGISTRY)
+    elif "measure" in rule:
+        raise ValueError(f"claim {name} is decided by runs and needs a benchmark")
+    printed(claim)
+
+
+@functools.cache
+def _methods() -> list[str]:
+    """Every algorithm that is implemented here or stands in the paper's tables."""
+    printed = pd.concat([tables.paper(label)["algorithm"] for label in ("all", "cifar10c")])
+    return sorted({*ALGORITHMS, *map(tables.registry_name, printed)})
+
+
+def _check_keys(what: str, given: dict[str, Any], needed: set[str], optional: set[str]) -> None:
+    if not isinstance(given, dict):
+        raise ValueError(f"{what} must be a mapping with {', '.join(sorted(needed))}")
+    for key in given:
+        one_of(f"key in {what}", key, sorted(needed | optional))
+    if missing := sorted(needed - set(given)):
+        raise ValueError(f"{what} lacks {', '.join(missing)}")
