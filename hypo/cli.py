@@ -187,6 +187,42 @@ def _train(args: argparse.Namespace) -> int:
     return 0
 
 
+def _configure_sweep(parser: argparse.ArgumentParser) -> None:
+    _configure_train(parser)
+    parser.set_defaults(seed="0")
+    for action in parser._actions:
+        if action.dest == "seed":
+            action.type = str
+    parser.epilog = "Every option takes several values: --seed 0,1,2 --held-out each --temperature 0.05,0.1"
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    """Every combination of the values given, one run after the other; a run that is recorded is not made again."""
+    from itertools import product
+
+    from hypo.config import FIELDS, typed
+    from hypo.data.benchmarks import REGISTRY
+    from hypo.training.engine import run
+    from hypo.training.trainer import TrainingError
+
+    given = {name: str(value).split(",") for name, value in vars(args).items() if name in FIELDS and value is not None}
+    if given["held_out"] == ["each"]:
+        (name,) = given["benchmark"]
+        given["held_out"] = list(REGISTRY[one_of("benchmark", name, REGISTRY)].domains)
+    grid = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
+    failed = 0
+    for at, point in enumerate(grid, 1):
+        point |= {"seed": typed("seed", point["seed"]), "held_out": typed("held_out", point["held_out"])}
+        changed = " ".join(f"{name}={point[name]}" for name in point if len(given[name]) > 1)
+        try:
+            measures = run(**point, force=args.force, root=args.root)["final"]["validation"]
+            result = f"validation {measures['validation_accuracy']:.1%}, OOD {measures['ood_accuracy']:.1%}"
+        except TrainingError as error:
+            failed, result = failed + 1, f"failed: {error}"
+        print(f"{at}/{len(grid)} {changed or point['algorithm']}: {result}", flush=True)
+    return int(failed > 0)
+
+
 def _configure_table(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help="a benchmark, or the label of one of the paper's tables")
 
@@ -202,5 +238,6 @@ COMMANDS: dict[str, Command] = {
     "data": Command("list the benchmarks, or fetch one and lay it out", _configure_data, _data),
     "doctor": Command("verify the benchmarks on disk and what this machine is ready for", _configure_doctor, _doctor),
     "train": Command("make a run and record it, or show the record if it was made before", _configure_train, _train),
+    "sweep": Command("make every run of a grid of settings", _configure_sweep, _sweep),
     "table": Command("the paper's table beside ours", _configure_table, _table),
 }

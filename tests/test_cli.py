@@ -150,3 +150,32 @@ def test_help_needs_neither_torch_nor_numpy():
     start = time.perf_counter()
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert time.perf_counter() - start < 3
+
+
+def test_sweep_makes_every_combination_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HYPO_RECORDS", str(tmp_path / "records"))
+    monkeypatch.setenv("HYPO_RUNS", str(tmp_path / "runs"))
+    grid = ["sweep", "--benchmark", "digits", "--seed", "0,1", "--held-out", "photo", "--algorithm", "erm,hypo"]
+    small = ["--epochs", "1", "--width", "0.05", "--batch-size", "512"]
+    assert cli.main([*grid, *small]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == [
+        "1/4 algorithm=erm seed=0",
+        "2/4 algorithm=erm seed=1",
+        "3/4 algorithm=hypo seed=0",
+        "4/4 algorithm=hypo seed=1",
+    ]
+    made = {path: path.stat().st_mtime_ns for path in (tmp_path / "records").glob("*.json")}
+    assert len(made) == 4
+    assert cli.main([*grid, *small]) == 0
+    assert capsys.readouterr().out.splitlines() == lines
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "records").glob("*.json")} == made
+
+
+def test_sweep_says_which_runs_failed_and_goes_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HYPO_RECORDS", str(tmp_path / "records"))
+    monkeypatch.setenv("HYPO_RUNS", str(tmp_path / "runs"))
+    grid = ["sweep", "--benchmark", "digits", "--held-out", "photo", "--algorithm", "erm", "--epochs", "1"]
+    assert cli.main([*grid, "--width", "0.05", "--batch-size", "100000,512"]) == 1
+    first, second = capsys.readouterr().out.splitlines()
+    assert "batch_size=100000: failed: " in first and "batch_size=512: validation" in second

@@ -1,0 +1,68 @@
+"""Every notebook of the book, run as a reader runs it: through papermill, at demo scale, in another folder."""
+
+import ast
+from pathlib import Path
+
+import nbformat
+import papermill
+import pytest
+import yaml
+from papermill.exceptions import PapermillExecutionError
+
+from hypo.config import FIELDS
+
+BOOK = Path(__file__).resolve().parents[1] / "book"
+PAGES = sorted(BOOK.glob("*.ipynb"))
+QUICK = {"scale": "demo", "epochs": 1}
+"""What is given to a page that has the parameter."""
+
+
+def parameters(page: Path) -> list[str]:
+    cells = [c for c in nbformat.read(page, as_version=4).cells if "parameters" in c.metadata.get("tags", [])]
+    assert len(cells) <= 1
+    return [node.targets[0].id for cell in cells for node in ast.parse(cell.source).body]
+
+
+def execute(page: Path, output: Path, **given) -> nbformat.NotebookNode:
+    return papermill.execute_notebook(page, output / page.name, given, cwd=output, progress_bar=False)
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """Runs that a page makes are of this test only; it reads the committed records, and no data but the digits."""
+    monkeypatch.setenv("HYPO_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("HYPO_DATA", str(tmp_path / "data"))
+
+
+def test_the_table_of_contents_names_every_page():
+    contents = yaml.safe_load((BOOK / "_toc.yml").read_text())
+    chapters = [*contents.get("chapters", []), *(c for part in contents.get("parts", []) for c in part["chapters"])]
+    listed = {contents["root"], *(chapter["file"] for chapter in chapters)}
+    assert listed == {path.stem for path in [*PAGES, *BOOK.glob("*.md")]}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_parameters_are_fields_of_the_configuration(page):
+    assert set(parameters(page)) <= set(FIELDS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_runs_at_demo_scale(page, tmp_path):
+    before = {path: path.stat().st_mtime_ns for path in (BOOK.parent / "data" / "records").iterdir()}
+    execute(page, tmp_path, **{name: QUICK[name] for name in parameters(page) if name in QUICK})
+    after = {path: path.stat().st_mtime_ns for path in (BOOK.parent / "data" / "records").iterdir()}
+    assert after == before, "a page shows committed records, it does not add to them"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"held_out": "carton"}, "unknown held_out domain of pacs 'carton': did you mean cartoon?"),
+        ({"held_ot": "cartoon"}, "unknown parameter 'held_ot': did you mean held_out?"),
+    ],
+)
+def test_a_bad_parameter_ends_a_page_with_one_sentence(given, sentence, tmp_path):
+    with pytest.raises(PapermillExecutionError) as error:
+        execute(BOOK / "pacs.ipynb", tmp_path, **given)
+    assert error.value.traceback.startswith(f"ParameterError: {sentence}")
+    assert "\n" not in error.value.traceback.strip()
