@@ -105,7 +105,7 @@ CPU = {
     "weights": "IMAGENET1K_V1",
     "dim": 512,
     "size": 112,
-    "epochs": 5,
+    "epochs": 8,
     "batch_size": 64,
     "lr": 0.01,
     "head_lr": 3.0,
