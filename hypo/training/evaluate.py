@@ -64,6 +64,11 @@ def geometry(algorithm: Algorithm, outputs: Tensor, labels: np.ndarray) -> dict[
         }
 
 
+def _evenly(count: int, limit: int | None) -> np.ndarray:
+    """`limit` of `count` places, evenly spaced, so that they come from all over a set that is in some order."""
+    return np.linspace(0, count, min(limit or count, count), endpoint=False).astype(int)
+
+
 class Evaluator:
     """Evaluates an algorithm on the parts of a split; a part that is another part is not passed through twice."""
 
@@ -123,10 +128,10 @@ class Evaluator:
     def _on_corruptions(
         self, algorithm: Algorithm, root: str | os.PathLike | None
     ) -> tuple[dict[str, dict[str, float]], str]:
-        """Accuracy under each corruption at each severity, on the (first) in-distribution test images, and whether
-        these are all "published" or some "generated"."""
+        """Accuracy under each corruption at each severity, on in-distribution test images (evenly spaced among them,
+        where not all are wanted), and whether these are all "published" or some "generated"."""
         images, limit = self.images, algorithm.config.corrupted_images
-        chosen = self.split.id_test[:limit]
+        chosen = self.split.id_test[_evenly(len(self.split.id_test), limit)]
         picked = {field: getattr(images, field)[chosen] for field in ("images", "labels", "domains")}
         clean = dataclasses.replace(images, **picked, test_only=None, groups=None)
         table: dict[str, dict[str, float]] = {}
@@ -135,8 +140,10 @@ class Evaluator:
             table[name] = {}
             for severity in range(1, 6):
                 pixels, labels, source = corrupted(images.name, name, severity, root, clean)
-                outputs = outputs_of(algorithm, pixels[:limit], self.device, self.precision)
-                table[name][str(severity)] = accuracy(algorithm, outputs, labels[:limit])
+                kept = _evenly(len(pixels), limit)
+                pixels, labels = pixels[kept], labels[kept]
+                outputs = outputs_of(algorithm, pixels, self.device, self.precision)
+                table[name][str(severity)] = accuracy(algorithm, outputs, labels)
                 sources.add(source)
         return table, "generated" if "generated" in sources else "published"
 

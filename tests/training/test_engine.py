@@ -212,6 +212,22 @@ def test_without_a_held_out_domain_corruptions_are_tested():
         assert measures["ood_accuracy"] == pytest.approx(np.mean(rates))
 
 
+def test_some_corrupted_images_are_of_every_style(monkeypatch):
+    """And those of a published set, which holds all test images, are the same ones."""
+    parts, seen = split(DIGITS, None), []
+
+    def published(_name, _corruption, severity, _root, clean):
+        seen.append(clean)
+        every = DIGITS.images[parts.id_test], DIGITS.labels[parts.id_test], "published"
+        return every if severity > 1 else (clean.images, clean.labels, "generated")
+
+    monkeypatch.setattr(evaluate, "corrupted", published)
+    algorithm = trainer(corrupted_images=40).algorithm
+    metrics, _ = evaluate.Evaluator(DIGITS, parts, CPU, torch.float32).final(algorithm, None)
+    assert len(seen[0]) == 40 and len(np.unique(seen[0].domains)) == len(DIGITS.domain_names)
+    assert all(len(set(by_severity.values())) == 1 for by_severity in metrics["ood"].values())
+
+
 @pytest.mark.parametrize("marked", [True, False])
 def test_no_training_image_is_among_the_corrupted(monkeypatch, marked):
     """Also where a set marks no test images of its own."""
