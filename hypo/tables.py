@@ -24,6 +24,17 @@ TABLES = {
 }
 """Benchmark -> label of the paper's table of it."""
 
+NAMES = {
+    "pacs": "PACS",
+    "office_home": "Office-Home",
+    "vlcs": "VLCS",
+    "terra_incognita": "Terra Incognita",
+    "cifar10": "CIFAR-10",
+    "imagenet100": "ImageNet-100",
+    "digits": "the embedded digits",
+}
+"""Benchmark -> its name in prose."""
+
 WIDTH = 110  # characters a line of `render`
 NAN = float("nan")
 CELL = ["algorithm", "source", "column", "value", "spread", "n", "difference", "files"]
@@ -60,19 +71,53 @@ def cells(name: str, folder: str | os.PathLike[str] | None = None, **filters: An
     printed = _printed(benchmark)
     domains = [domain for _, record in runs for domain in record["benchmark"]["domains"]]
     columns = list(dict.fromkeys(domains if printed.empty else printed["column"][printed["column"] != "average"]))
-    rows = [
-        [registry_name(line.algorithm), "paper", line.column, line.value, line.spread, 0, NAN, ""]
-        for line in printed.itertuples()
-    ]
-    expected = {(algorithm, column): value for algorithm, _, column, value, *_ in rows}
+    expected = {(registry_name(line.algorithm), line.column): line.value for line in printed.itertuples()}
+    rows = []
     for key, seeds in _by_seed(runs, columns).groupby(["algorithm", "source", "column"], sort=False):
         value, (algorithm, _, column) = seeds["value"].mean(), key
         difference = value - expected.get((algorithm, column), NAN)
         rows.append([*key, value, seeds["value"].sem(), len(seeds), difference, _names(seeds["files"])])
-    table = pd.DataFrame(rows, columns=CELL)
     notes = dict.fromkeys(note for _, record in runs for note in record["benchmark"]["notes"])
-    table.attrs = {"benchmark": benchmark, "columns": [*columns, "average"], "notes": [*notes]}
+    table = beside(printed, pd.DataFrame(rows, columns=CELL))
+    table.attrs |= {"benchmark": benchmark, "columns": [*columns, "average"], "notes": [*notes]}
     return table
+
+
+def beside(printed: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
+    """Numbers of `paper` and, below them, numbers of ours, all in the form of `cells`."""
+    rows = [
+        [registry_name(line.algorithm), "paper", line.column, line.value, line.spread, 0, NAN, ""]
+        for line in printed.itertuples()
+    ]
+    table = pd.DataFrame([*rows, *ours[CELL].itertuples(index=False)], columns=CELL)
+    labels = {registry_name(algorithm): _label(algorithm) for algorithm in printed["algorithm"]}
+    table.attrs = {"columns": [*dict.fromkeys(printed["column"])], "labels": labels}
+    return table
+
+
+def as_text(numbers: pd.DataFrame, decimals: int = 1) -> pd.DataFrame:
+    """`cells` as text ready to be shown, one line a method and source: columns method, source, and those of the table.
+
+    Below ours stands the difference; a method that was not run has a line that says so. A line never mixes scales,
+    settings or data.
+    """
+    columns, labels = numbers.attrs["columns"], numbers.attrs["labels"]
+    rows = []
+    for algorithm in dict.fromkeys([*labels, *sorted(set(numbers["algorithm"]))]):
+        label = labels.get(algorithm, algorithm)
+        block = numbers[numbers["algorithm"] == algorithm]
+        for source, line in block.groupby("source", sort=False):
+            line = line.set_index("column").reindex(columns)
+            counts = line["n"].dropna().unique()
+            count = f", n={counts[0]:.0f}" if len(counts) == 1 and counts[0] else ""
+            shown = [_show(cell, decimals, own_n=len(counts) > 1) for cell in line.itertuples()]
+            rows.append([label, source + count, *shown])
+            if line["difference"].notna().any():
+                differences = [f"{x:+.{decimals}f}" if x == x else "" for x in line["difference"]]
+                rows.append([label, source.replace("ours", "difference", 1), *differences])
+        if set(block["source"]) <= {"paper"}:
+            rows.append([label, "ours", *["not run"] * len(columns)])
+    return pd.DataFrame(rows, columns=["method", "source", *columns])
 
 
 def compare(name: str, folder: str | os.PathLike[str] | None = None, **filters: Any) -> pd.DataFrame:
@@ -85,25 +130,9 @@ def compare(name: str, folder: str | os.PathLike[str] | None = None, **filters: 
     A row never mixes scales, settings or data. `attrs` of the result holds its title and notes.
     """
     numbers = cells(name, folder, **filters)
-    benchmark, columns = numbers.attrs["benchmark"], numbers.attrs["columns"]
-    decimals = 2 if benchmark == "cifar10" else 1
-    labels = {registry_name(algorithm): algorithm for algorithm in _printed(benchmark)["algorithm"]}
-    rows: dict[str, list[str]] = {}
-    for algorithm in dict.fromkeys([*labels, *sorted(set(numbers["algorithm"]))]):
-        label = _label(labels.get(algorithm, algorithm))
-        block = numbers[numbers["algorithm"] == algorithm]
-        for source, line in block.groupby("source", sort=False):
-            line = line.set_index("column").reindex(columns)
-            counts = line["n"].dropna().unique()
-            count = f", n={counts[0]:.0f}" if len(counts) == 1 and counts[0] else ""
-            shown = [_show(cell, decimals, own_n=len(counts) > 1) for cell in line.itertuples()]
-            rows[f"{label} ({source}{count})"] = shown
-            if line["difference"].notna().any():
-                difference = source.replace("ours", "difference", 1)
-                rows[f"{label} ({difference})"] = [f"{x:+.{decimals}f}" if x == x else "" for x in line["difference"]]
-        if set(block["source"]) <= {"paper"}:
-            rows[f"{label} (ours)"] = ["not run"] * len(columns)
-    table = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+    benchmark = numbers.attrs["benchmark"]
+    shown = as_text(numbers, decimals=2 if benchmark == "cifar10" else 1)
+    table = shown.set_index(shown.pop("method") + " (" + shown.pop("source") + ")")
     nothing = [] if (numbers["n"] > 0).any() else [f"No run of {benchmark} is recorded."]
     table.attrs = {"title": _title(benchmark), "notes": numbers.attrs["notes"] + nothing}
     return table
@@ -130,32 +159,29 @@ def render(table: pd.DataFrame) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def card(record: dict[str, Any]) -> str:
-    """What a run came to, in a few lines: each number with its data, scale, seed and selection rule."""
+def facts(record: dict[str, Any]) -> dict[str, str]:
+    """What a run came to, by name: each number with its data, scale, seed and selection rule."""
     config, cost, chosen = record["config"], record["cost"], record["final"]["validation"]
-    sizes = record["split"]["sizes"]
+    name, sizes = record["benchmark"]["name"], record["split"]["sizes"]
     tested = config["held_out"] or "corruptions" + (f" ({chosen['corruptions']})" if chosen["corruptions"] else "")
-    shown = [
-        (
-            "run",
-            f"{config['algorithm']} on {record['benchmark']['name']}, {config['scale']} scale, seed {config['seed']}",
+    return {
+        "run": f"{config['algorithm']} on {name}, {config['scale']} scale, seed {config['seed']}",
+        "model": f"{config['backbone']} at {config['size']} px, {config['epochs']} epochs of {sizes['train']:,} images",
+        "selected": f"on training-domain validation ({sizes['validation']:,} images), epoch {chosen['epoch']:g}",
+        "validation": f"{100 * chosen['validation_accuracy']:.1f}%",
+        "in-distribution": f"{100 * chosen['id_accuracy']:.1f}% of {sizes['id_test']:,}",
+        "OOD": f"{100 * chosen['ood_accuracy']:.1f}% on {tested}",
+        "not selected": ", ".join(
+            f"{rule} epoch {100 * record['final'][rule]['ood_accuracy']:.1f}% OOD" for rule in ("last", "oracle")
         ),
-        (
-            "model",
-            f"{config['backbone']} at {config['size']} px, {config['epochs']} epochs of {sizes['train']:,} images",
-        ),
-        ("selected", f"on training-domain validation ({sizes['validation']:,} images), epoch {chosen['epoch']:g}"),
-        ("validation", f"{100 * chosen['validation_accuracy']:.1f}%"),
-        ("in-distribution", f"{100 * chosen['id_accuracy']:.1f}% of {sizes['id_test']:,}"),
-        ("OOD", f"{100 * chosen['ood_accuracy']:.1f}% on {tested}"),
-        (
-            "not selected",
-            ", ".join(f"{r} epoch {100 * record['final'][r]['ood_accuracy']:.1f}% OOD" for r in ("last", "oracle")),
-        ),
-        ("geometry", f"epsilon-hat {chosen['epsilon_hat']:.3f}, separation {chosen['separation']:.3f}"),
-        ("cost", f"{cost['seconds']:.0f} s of training, {cost['images_per_second']:.0f} images/s"),
-    ]
-    return "\n".join(f"{name:<16} {value}" for name, value in shown)
+        "geometry": f"epsilon-hat {chosen['epsilon_hat']:.3f}, separation {chosen['separation']:.3f}",
+        "cost": f"{cost['seconds']:.0f} s of training, {cost['images_per_second']:.0f} images/s",
+    }
+
+
+def card(record: dict[str, Any]) -> str:
+    """`facts` in a few lines of plain text."""
+    return "\n".join(f"{name:<16} {value}" for name, value in facts(record).items())
 
 
 def _label(printed: str) -> str:

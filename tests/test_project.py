@@ -75,8 +75,8 @@ LAYERS = [
     ["config"],
     ["records"],
     ["training", "tables", "publish"],
-    ["claims", "illustration"],
-    ["figures", "notebook"],
+    ["claims", "cost", "illustration", "results"],
+    ["ablations", "figures", "measured", "neighbours", "notebook"],
     ["cli"],
 ]
 
