@@ -1,0 +1,265 @@
+"""Maps of embeddings in the plane, the same samples under two methods; pointing at a sample shows its image.
+
+The map is SVG, so that it is all there on paper and without scripts; the script adds the image and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import io
+import json
+import math
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.markers import MarkerStyle
+from PIL import Image
+
+from hypo.figures import COLOURS, MARKERS
+from hypo.publish import source
+
+SIDE, MARGIN, RADIUS = 400, 14, 4.2  # of a map and its markers, in its own units
+THUMBNAIL = 48  # pixels at most
+
+STYLE = """
+.hypo-map { position: relative; }
+.hypo-map .maps { display: flex; flex-wrap: wrap; gap: 1rem; justify-content: center; }
+.hypo-map figure { flex: 1 1 280px; margin: 0; max-width: 460px; text-align: center; }
+.hypo-map .maps svg { border: 1px solid #8886; border-radius: 4px; display: block; width: 100%; }
+.hypo-map .maps svg:focus-visible { outline: 2px solid currentColor; }
+.hypo-map use { fill-opacity: 0.8; }
+.hypo-map .unseen { stroke: currentColor; stroke-width: 0.7; }
+.hypo-map .mark { display: none; fill: none; stroke: currentColor; stroke-width: 2.5; }
+.hypo-map .key { display: flex; flex-wrap: wrap; font-size: 0.85em; gap: 0.1rem 1rem; justify-content: center; }
+.hypo-map .key svg { height: 0.9em; margin-right: 0.3em; vertical-align: -0.1em; width: 0.9em; }
+.hypo-map .card { background: #fff; border: 1px solid #888; border-radius: 4px; color: #1d2129; font-size: 0.8em;
+  line-height: 1.3; padding: 0.4em; pointer-events: none; position: absolute; width: 8.5rem; z-index: 5; }
+.hypo-map .card[hidden] { display: none; }
+.hypo-map .picture { aspect-ratio: 1; background-size: var(--columns) auto; image-rendering: pixelated; }
+@media print { .hypo-map .card { display: none; } }
+"""
+
+SCRIPT = r"""
+for (const figure of document.querySelectorAll('.hypo-map:not([data-live])')) {
+  figure.dataset.live = '';
+  const { texts, columns, rows } = JSON.parse(figure.querySelector('script[type="application/json"]').textContent);
+  const card = figure.querySelector('.card'), picture = card.querySelector('.picture'), words = card.querySelector('p');
+  const maps = [...figure.querySelectorAll('.maps svg')].map(svg => ({
+    svg,
+    mark: svg.querySelector('.mark'),
+    points: [...svg.querySelectorAll('use')].map(use => [use.x.baseVal.value, use.y.baseVal.value]),
+  }));
+  let shown = -1;
+
+  function show(sample, { svg, points }) {
+    shown = sample;
+    figure.dataset.sample = sample;
+    card.hidden = sample < 0;
+    for (const { mark, points } of maps) {
+      mark.style.display = sample < 0 ? 'none' : 'inline';
+      if (sample >= 0) ['cx', 'cy'].forEach((name, i) => mark.setAttribute(name, points[sample][i]));
+    }
+    if (sample < 0) return;
+    words.textContent = texts[sample];
+    if (picture) {
+      const along = [[sample % columns, columns], [Math.floor(sample / columns), rows]];
+      picture.style.backgroundPosition = along.map(([at, of]) => `${of > 1 ? 100 * at / (of - 1) : 0}%`).join(' ');
+    }
+    const box = figure.getBoundingClientRect();
+    const at = new DOMPoint(...points[sample]).matrixTransform(svg.getScreenCTM());
+    const right = at.x - box.left + 14, left = at.x - box.left - 14 - card.offsetWidth;
+    card.style.left = `${Math.max(0, right + card.offsetWidth < box.width ? right : left)}px`;
+    card.style.top = `${at.y - box.top + 14}px`;
+  }
+  // The sample nearest to [x, y] among those that `allowed` lets through, no further than `reach`.
+  function nearest(points, x, y, reach, allowed = () => true) {
+    let best = -1, least = reach * reach;
+    points.forEach(([a, b], i) => {
+      const distance = (a - x) ** 2 + (b - y) ** 2;
+      if (distance < least && allowed(a - x, b - y)) [best, least] = [i, distance];
+    });
+    return best;
+  }
+  for (const map of maps) {
+    const point = event => {
+      const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(map.svg.getScreenCTM().inverse());
+      show(nearest(map.points, x, y, event.pointerType === 'mouse' ? 10 : 22), map);
+    };
+    map.svg.addEventListener('pointermove', point);
+    map.svg.addEventListener('pointerdown', point);
+    map.svg.addEventListener('pointerleave', event => { if (event.pointerType === 'mouse') show(-1, map); });
+    map.svg.addEventListener('blur', () => show(-1, map));
+    map.svg.addEventListener('keydown', event => {
+      const to = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+      if (event.key === 'Escape') return show(-1, map);
+      if (!to) return;
+      event.preventDefault();
+      const [x, y] = shown < 0 ? [200, 200] : map.points[shown];
+      const ahead = (a, b) => a * to[0] + b * to[1] > 0.7 * Math.hypot(a, b);
+      const next = nearest(map.points, x, y, 1e4, shown < 0 ? undefined : ahead);
+      if (next >= 0) show(next, map);
+    });
+  }
+}
+"""
+
+
+def balanced(domains: pd.Series, count: int, seed: int = 0) -> np.ndarray:
+    """Positions of `count` samples at most, as many of each domain as that allows, in random order."""
+    order = np.random.default_rng(seed).permutation(len(domains))
+    rank = domains.iloc[order].groupby(domains.iloc[order]).cumcount()
+    share = count // domains.nunique()
+    return order[(rank < share).to_numpy()]
+
+
+def umap(z: np.ndarray, seed: int = 0) -> np.ndarray:
+    """UMAP of unit vectors (N, d) to the plane (N, 2) by cosine distance, the same each time; seconds to compile."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the import warns of packages that are not needed here
+        from umap import UMAP
+
+    return UMAP(metric="cosine", random_state=seed, n_jobs=1).fit_transform(z)
+
+
+def mapped(stored: dict[str, tuple[pd.DataFrame, np.ndarray]], count: int, seed: int = 0) -> pd.DataFrame:
+    """A map of `count` samples at most under each method, in the form that `Map` takes.
+
+    stored  method -> `hypo.neighbours.samples` of its run; all runs must have tested the same images
+    """
+    (frame, _), *others = stored.values()
+    if any(not frame["index"].equals(other["index"]) for other, _ in others):
+        raise ValueError("the methods were tested on different images; give runs with the same data, domain and seed")
+    chosen = balanced(frame["domain"], count, seed)
+    table = frame.iloc[chosen].drop(columns="prediction").reset_index(drop=True)
+    for method, (own, z) in stored.items():
+        table[[f"{method}_x", f"{method}_y"]] = umap(z[chosen], seed)
+        if own["prediction"].notna().all():
+            table[f"{method}_prediction"] = own["prediction"].to_numpy()[chosen]
+    return table
+
+
+class Map:
+    """The same samples under several methods side by side: domains by colour, classes by marker.
+
+    samples  one row a sample: index, class, domain, part (ood_test is outlined), and for each method its coordinates
+             <method>_x, <method>_y and, where it is known, <method>_prediction
+    methods  name of the columns -> title
+    alt      alternative text: what a reader sees in it
+    name     of the CSV, without its ending
+    images   (N, H, W, 3) uint8 of the samples, None where they are not on this machine
+    classes  names in the order of their markers
+    domains  names in the order of their colours
+    records  names of the record files behind it
+    """
+
+    def __init__(
+        self,
+        samples: pd.DataFrame,
+        methods: dict[str, str],
+        alt: str,
+        name: str,
+        images: np.ndarray | None,
+        classes: Sequence[str],
+        domains: Sequence[str],
+        records: Sequence[str] = (),
+    ) -> None:
+        if len(classes) > len(MARKERS):
+            raise ValueError(f"a map has markers for {len(MARKERS)} classes, not {len(classes)}: show fewer")
+        self.samples, self.methods, self.alt, self.images = samples, methods, alt, images
+        self.classes, self.domains = list(classes), list(domains)
+        self.source = source(name, samples, records)
+        self.id = "map-" + hashlib.sha256(samples.to_csv().encode()).hexdigest()[:8]
+
+    def _repr_html_(self) -> str:
+        columns = math.ceil(math.sqrt(len(self.samples)))
+        grid = {"columns": columns, "rows": math.ceil(len(self.samples) / columns), "texts": self._texts()}
+        picture = ""
+        if self.images is not None:
+            sheet = f"background-image:url({atlas(self.images, columns)});--columns:{100 * columns}%"
+            picture = f'<div class="picture" style="{sheet}"></div>'
+        data = json.dumps(grid).replace("</", "<\\/")
+        shapes = "".join(f'<path id="{self.id}-{i}" d="{_shape(MARKERS[i])}"/>' for i in range(len(self.classes)))
+        return f"""<style>{STYLE}</style>
+<div class="hypo-map">
+<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs>{shapes}</defs></svg>
+<div class="maps">{"".join(self._map(method, title) for method, title in self.methods.items())}</div>
+{self._key()}
+<div class="card" aria-live="polite" hidden>{picture}<p style="margin:0.3em 0 0"></p></div>
+<script type="application/json">{data}</script>
+</div>
+<script>{SCRIPT}</script>
+{self.source}"""
+
+    def _map(self, method: str, title: str) -> str:
+        at = _fitted(self.samples[[f"{method}_x", f"{method}_y"]].to_numpy())
+        unseen = np.where(self.samples["part"] == "ood_test", ' class="unseen"', "")
+        uses = "".join(
+            f'<use href="#{self.id}-{self.classes.index(c)}" x="{x:.1f}" y="{y:.1f}" '
+            f'fill="{COLOURS[self.domains.index(e)]}"{outline}/>'
+            for c, e, (x, y), outline in zip(self.samples["class"], self.samples["domain"], at, unseen, strict=True)
+        )
+        label = html.escape(f"{title}. {self.alt} Arrow keys go from sample to sample.", quote=True)
+        return (
+            f"<figure><figcaption>{html.escape(title)}</figcaption>"
+            f'<svg viewBox="0 0 {SIDE} {SIDE}" role="img" tabindex="0" aria-label="{label}">{uses}'
+            f'<circle class="mark" r="{2 * RADIUS}"/></svg></figure>'
+        )
+
+    def _key(self) -> str:
+        unseen = set(self.samples.loc[self.samples["part"] == "ood_test", "domain"])
+        domains = [
+            _entry(
+                f"#{self.id}-0",
+                COLOURS[i],
+                e.replace("_", " ") + " (held out, outlined)" * (e in unseen),
+                e in unseen,
+            )
+            for i, e in enumerate(self.domains)
+        ]
+        classes = [_entry(f"#{self.id}-{i}", "currentColor", c) for i, c in enumerate(self.classes)]
+        return f'<div class="key">{"".join(domains)}</div><div class="key">{"".join(classes)}</div>'
+
+    def _texts(self) -> list[str]:
+        predicted = {method: title for method, title in self.methods.items() if f"{method}_prediction" in self.samples}
+        return [
+            f"{row['class']}, {row['domain'].replace('_', ' ')}"
+            + "".join(f"; {title} says {row[f'{method}_prediction']}" for method, title in predicted.items())
+            for row in self.samples.to_dict("records")
+        ]
+
+
+def atlas(images: np.ndarray, columns: int) -> str:
+    """Images (N, H, W, 3) in one sheet with so many to a row, as a data URI; none is larger than THUMBNAIL."""
+    side = min(THUMBNAIL, images.shape[1])
+    sheet = Image.new("RGB", (columns * side, math.ceil(len(images) / columns) * side))
+    for i, image in enumerate(images):
+        sheet.paste(Image.fromarray(image).resize((side, side)), (i % columns * side, i // columns * side))
+    buffer = io.BytesIO()
+    sheet.save(buffer, "JPEG", quality=70)
+    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def _fitted(points: np.ndarray) -> np.ndarray:
+    """Points (N, 2) moved and scaled, by one factor, into the square of a map, y upwards."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    scale = (SIDE - 2 * MARGIN) / max((high - low).max(), 1e-9)
+    return SIDE / 2 + (points - (low + high) / 2) * scale * [1, -1]
+
+
+def _shape(marker: str) -> str:
+    """A marker of matplotlib's as an SVG path around the origin, as large as a circle of RADIUS."""
+    style = MarkerStyle(marker)
+    polygons = style.get_path().transformed(style.get_transform()).to_polygons()
+    largest = max(np.abs(polygon).max() for polygon in polygons)
+    corners = [polygon * [1, -1] * RADIUS / largest for polygon in polygons]
+    return "".join("M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in polygon) + "Z" for polygon in corners)
+
+
+def _entry(shape: str, colour: str, text: str, unseen: bool = False) -> str:
+    box, outline = f"{-RADIUS - 1} {-RADIUS - 1} {2 * RADIUS + 2} {2 * RADIUS + 2}", ' class="unseen"' * unseen
+    use = f'<use href="{shape}" fill="{colour}"{outline}/>'
+    return f'<span><svg viewBox="{box}" aria-hidden="true">{use}</svg>{html.escape(text)}</span>'

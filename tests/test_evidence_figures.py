@@ -1,0 +1,147 @@
+"""Figures of the evidence: every sample drawn where it belongs, numbers behind each, alternative text on each."""
+
+import base64
+import io
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from hypo.figures import MARKERS
+from hypo.figures.ablations import contrasts, pairs, sweep, valley
+from hypo.figures.embeddings import Map, balanced, mapped
+from hypo.training.swad import interval
+
+
+def saved(html: str) -> pd.DataFrame:
+    (encoded,) = re.findall(r'href="data:text/csv;base64,([^"]+)"', html)
+    return pd.read_csv(io.BytesIO(base64.b64decode(encoded)))
+
+
+def some(n=10):
+    rng = np.random.default_rng(0)
+    places = pd.DataFrame(rng.normal(size=(n, 4)), columns=["erm_x", "erm_y", "hypo_x", "hypo_y"])
+    parts = ["ood_test" if i % 2 else "id_test" for i in range(n)]
+    labels = {"index": range(n), "class": ["a", "b"] * (n // 2), "domain": ["photo", "sketch"] * (n // 2)}
+    return pd.DataFrame(labels).assign(part=parts, **places, hypo_prediction="b")
+
+
+def drawn(samples, images=None, classes=("a", "b")):
+    methods = {"erm": "ERM", "hypo": "HYPO"}
+    return Map(samples, methods, "A map.", "umap", images, classes, ["photo", "sketch"], ["r.json"])._repr_html_()
+
+
+def test_a_map_draws_every_sample_once_for_each_method():
+    samples = some()
+    html = drawn(samples)
+    panels = re.findall(r'<svg viewBox="0 0 400 400" role="img" tabindex="0" aria-label="([^"]+)">(.*?)</svg>', html)
+    assert [label.split(".")[0] for label, _ in panels] == ["ERM", "HYPO"]
+    assert all("A map." in label for label, _ in panels)
+    for method, (_, inside) in zip(("erm", "hypo"), panels, strict=True):
+        uses = re.findall(
+            r'<use href="#map-\w+-(\d)" x="([\d.]+)" y="([\d.]+)" fill="#\w+"( class="unseen")?/>', inside
+        )
+        assert [int(marker) for marker, *_ in uses] == [0, 1] * 5
+        assert [bool(unseen) for *_, unseen in uses] == (samples["part"] == "ood_test").tolist()
+        x, y = (np.array([float(use[i]) for use in uses]) for i in (1, 2))
+        assert np.corrcoef(x, samples[f"{method}_x"])[0, 1] > 0.9999
+        assert np.corrcoef(y, samples[f"{method}_y"])[0, 1] < -0.9999  # SVG counts downwards
+        assert min(x.min(), y.min()) > 0 and max(x.max(), y.max()) < 400
+    pd.testing.assert_frame_equal(saved(html), samples)
+    assert "r.json" in html
+
+
+def test_the_image_of_a_sample_stands_at_its_place_in_the_sheet():
+    images = np.stack([np.full((64, 64, 3), 20 * i, np.uint8) for i in range(10)])
+    html = drawn(some(), images)
+    grid = json.loads(re.search(r'<script type="application/json">(.*?)</script>', html).group(1))
+    assert (grid["columns"], grid["rows"]) == (4, 3)
+    assert grid["texts"][:2] == ["a, photo; HYPO says b", "b, sketch; HYPO says b"]
+    (encoded,) = re.findall(r"url\(data:image/jpeg;base64,([^)]+)\)", html)
+    sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded))))
+    side = sheet.shape[1] // 4
+    assert side == 48
+    for i in range(10):
+        middle = sheet[i // 4 * side + side // 2, i % 4 * side + side // 2]
+        assert np.abs(middle.astype(int) - 20 * i).max() <= 4
+
+
+def test_a_map_loads_nothing_and_closes_no_script_early():
+    samples = some().assign(**{"class": "</script>"})
+    html = drawn(samples, classes=["</script>"])
+    assert html.count("</script>") == 2
+    assert not re.search(r"(https?:)?//\w", re.sub(r"// .*", "", html).replace("data:", ""))
+    assert "picture" not in html.split("</style>")[1].split("<script")[0]
+
+
+def test_too_many_classes_are_refused():
+    with pytest.raises(ValueError, match=f"markers for {len(MARKERS)} classes, not 11: show fewer"):
+        drawn(some(), classes=list("abcdefghijk"))
+
+
+def test_as_many_samples_of_each_domain():
+    domains = pd.Series(["a"] * 50 + ["b"] * 5 + ["c"] * 20)
+    chosen = balanced(domains, 30)
+    assert len(set(chosen)) == len(chosen)
+    assert domains.iloc[chosen].value_counts().to_dict() == {"a": 10, "c": 10, "b": 5}
+    np.testing.assert_array_equal(chosen, balanced(domains, 30))
+
+
+def test_a_map_is_of_the_same_images_only():
+    frame = some()[["index", "class", "domain", "part"]].assign(prediction=None)
+    with pytest.raises(ValueError, match="tested on different images"):
+        mapped({"erm": (frame, np.ones((10, 2))), "hypo": (frame.assign(index=1), np.ones((10, 2)))}, 10)
+
+
+def figure_of(figure) -> tuple[str, pd.DataFrame]:
+    html = figure._repr_html_()
+    assert html.count("only-light") == html.count("only-dark") == 1
+    assert len(re.findall(r'alt="[^"]{10,}"', html)) == 2
+    return html, saved(html)
+
+
+def test_a_valley_is_the_interval_of_swad():
+    losses = [2.0, 1.0, 0.5, 0.6, 0.7, *[0.9] * 8]
+    frame = pd.DataFrame({"epoch": np.arange(1.0, 14), "loss": losses})
+    html, numbers = figure_of(valley(frame, "valley", "A curve of the loss.", ["r.json"]))
+    start, end = interval(losses)
+    assert (start, end) == (2, 4)
+    assert numbers.loc[numbers["averaged"], "epoch"].tolist() == [3, 4, 5]
+    assert "r.json" in html
+
+
+@pytest.mark.parametrize("ran", [(), (0.5,), (0.5, 0.95)])
+def test_a_sweep_is_drawn_from_whatever_was_run(ran):
+    rows = [(value, seed, 50.0 + seed, f"{value}-{seed}.json") for value in ran for seed in range(2)]
+    single = pd.DataFrame(rows, columns=["momentum", "seed", "value", "files"])
+    figure = sweep(single, "momentum", "a", [0.5, 0.95], 0.95, None, 88.0, "digits", "alpha", "Lines over alpha.")
+    _, numbers = figure_of(figure)
+    assert numbers["ood_accuracy_percent"].tolist() == [50.0, 51.0] * len(ran)
+
+
+def test_contrasts_of_the_paper_alone_and_with_ours():
+    paper = {
+        "row": "A − B",
+        "source": "paper, PACS",
+        "column": "average",
+        "value": 0.8,
+        "spread": np.nan,
+        "n": 0,
+        "files": "",
+    }
+    ours = paper | {"source": "ours, digits, demo scale", "spread": 0.3, "n": 3, "files": "a.json b.json"}
+    html, _ = figure_of(contrasts(pd.DataFrame([paper]), "ablations", "What a part adds."))
+    assert "record" not in html
+    html, numbers = figure_of(contrasts(pd.DataFrame([paper, ours]), "ablations", "What a part adds."))
+    assert "2 records" in html and len(numbers) == 2
+
+
+def test_pairs_are_drawn_by_domain():
+    frame = pd.DataFrame(
+        {"domain": ["photo", "photo", "sketch"], "class_a": "1", "class_b": "7", "cosine": [0.9, 0.8, 0.7]}
+    )
+    _, numbers = figure_of(pairs(np.zeros((3, 2, 8, 8, 3), np.uint8), frame, "hard", "Pairs of images."))
+    assert numbers["cosine"].tolist() == [0.9, 0.8, 0.7]
