@@ -77,6 +77,7 @@ LAYERS = [
     ["training", "tables", "publish"],
     ["claims", "cost", "illustration", "results"],
     ["ablations", "figures", "measured", "neighbours", "notebook"],
+    ["fidelity"],
     ["cli"],
 ]
 
