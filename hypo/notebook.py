@@ -108,7 +108,9 @@ def _page(
         why = {
             "paper": "A GPU and the data are here.",
             "cpu": "The data is here, a GPU is not.",
-            "demo": f"{benchmark} is not on this machine; `hypo data {benchmark}` fetches it.",
+            "demo": "They are built in."
+            if benchmark == "digits"
+            else f"{benchmark} is not on this machine; `hypo data {benchmark}` fetches it.",
         }[scale]
         larger = [s for s in ("paper", "cpu") if scale == "demo" and recorded(configured(s))]
         if larger:

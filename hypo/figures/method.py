@@ -25,10 +25,16 @@ def sphere(
     z: np.ndarray, labels: np.ndarray, prototypes: np.ndarray, names: Sequence[str], title: str, alt: str
 ) -> Themed:
     """Embeddings z (N, 3) and prototypes (C, 3) on the unit sphere; what lies behind is drawn fainter."""
+    kinds = np.repeat(["sample", "prototype"], [len(z), len(prototypes)])
+    points = pd.DataFrame(np.concatenate([z, prototypes]).round(3), columns=["x", "y", "z"])
+    points.insert(0, "class", [names[c] for c in [*labels, *range(len(names))]])
     return Themed(
         lambda figure, theme: _draw_sphere(figure.subplots(), z, labels, prototypes, names, title, theme),
         alt,
         (2.3, 2.5),
+        raster=True,
+        name=f"sphere-{title.replace(' ', '-')}",
+        numbers=points.assign(kind=kinds),
     )
 
 
@@ -81,7 +87,8 @@ def moving_average(path: np.ndarray, z: np.ndarray) -> Themed:
         axes.axis("off")
 
     alt = f"A prototype on the unit circle turns from its start towards {len(z)} numbered samples, one step for each."
-    return Themed(draw, alt, (4.6, 2.7))
+    steps = pd.DataFrame(path.round(6), columns=["x", "y"]).rename_axis("step")
+    return Themed(draw, alt, (4.6, 2.7), name="moving-average", numbers=steps)
 
 
 def curves(history: pd.DataFrame, columns: Sequence[str], ylabel: str, alt: str) -> Themed:
@@ -94,4 +101,4 @@ def curves(history: pd.DataFrame, columns: Sequence[str], ylabel: str, alt: str)
         axes.set(xlabel=history.index.name, ylabel=ylabel)
         axes.legend()
 
-    return Themed(draw, alt, (4.6, 3))
+    return Themed(draw, alt, (4.6, 3), name="-".join(columns), numbers=history[list(columns)])
