@@ -60,7 +60,9 @@ class Config:
     compile: bool = False
 
     def __post_init__(self) -> None:
-        from hypo.data.augment import RECIPES  # imports torch, which `hypo --help` does without
+        import torchvision  # here, since `hypo --help` does without torch
+
+        from hypo.data.augment import RECIPES
         from hypo.data.splits import PROTOCOLS
 
         one_of("scale", self.scale, SCALES)
@@ -70,6 +72,7 @@ class Config:
         for field in ("width", "lr", "head_lr", "temperature"):
             if not getattr(self, field) > 0:
                 raise ValueError(f"{field} must be above 0, not {getattr(self, field)}")
+        one_of("backbone", self.backbone, torchvision.models.list_models(module=torchvision.models))
         one_of("stem", self.stem, ("imagenet", "cifar"))
         one_of("protocol", self.protocol, PROTOCOLS)
         one_of("augmentation", self.augmentation, RECIPES)

@@ -73,7 +73,7 @@ def test_the_augmentation_is_that_of_the_benchmark():
 def test_every_field_can_be_overridden_at_every_scale(scale, benchmark):
     other = {"int": 3, "float": 0.25, "bool": True, "str": "text"}
     valid = {"prototypes": "learnable", "precision": "float64", "scale": scale, "algorithm": "erm"}
-    valid |= {"stem": "cifar", "protocol": "released", "augmentation": "none"}
+    valid |= {"backbone": "vgg11", "stem": "cifar", "protocol": "released", "augmentation": "none"}
     for name, field in FIELDS.items():
         if name in ("benchmark", "algorithm", "held_out", "scale", "seed"):
             continue
@@ -154,6 +154,7 @@ def test_identity_of_a_benchmark_by_name_does_not_depend_on_where_it_is_run(tmp_
     [
         ("augmentation", "pasc", "unknown augmentation 'pasc': did you mean pacs?"),
         ("protocol", "relesed", "unknown protocol 'relesed': did you mean released?"),
+        ("backbone", "resnet5", "unknown backbone 'resnet5': did you mean resnet50?"),
         ("stem", "cfar", "unknown stem 'cfar': did you mean cifar?"),
         ("corrupted_images", 0, "corrupted_images must be at least 1, or none for all, not 0"),
         ("warmup", -1.0, "warmup must not be negative, not -1.0"),
