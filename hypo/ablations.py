@@ -108,6 +108,20 @@ def at(runs: list[Run], benchmark: str, scale: str, held_out: str | None = None)
     return [run for run in some if held_out in (None, run.record["config"]["held_out"])]
 
 
+def at_defaults(algorithm: str, runs: list[Run] | None = None) -> pd.DataFrame:
+    """Runs of an algorithm at their scale's defaults: benchmark, scale, held_out, seed, id, ood, epsilon_hat, file."""
+    chosen = [run for run in (read() if runs is None else runs) if not run.changed]
+    rows = [
+        {name: run.record["config"][name] for name in ("benchmark", "scale", "held_out", "seed")}
+        | {short: final[name] for short, name in (("id", "id_accuracy"), ("ood", "ood_accuracy"))}
+        | {"epsilon_hat": final["epsilon_hat"], "file": run.path.name}
+        for run in chosen
+        for final in [run.record["final"]["validation"]]
+        if run.record["config"]["algorithm"] == algorithm
+    ]
+    return pd.DataFrame(rows, columns=["benchmark", "scale", "held_out", "seed", "id", "ood", "epsilon_hat", "file"])
+
+
 def accuracies(runs: list[Run], benchmark: str, setting: Setting) -> pd.DataFrame:
     """OOD accuracy in percent of each run with this setting: KEYS (column: the held-out domain), value, files."""
     rows = [

@@ -51,6 +51,16 @@ def test_the_difference_is_paired_by_seed_and_domain(tmp_path):
     assert line("ablation-sep", tmp_path, "separation loss: with − without", "digits", "photo") is None
 
 
+def test_at_defaults_leaves_every_changed_setting_out(tmp_path):
+    digits(tmp_path, 0.8)
+    digits(tmp_path, 0.7, seed=1, settings={"swad": True})
+    digits(tmp_path, 0.6, algorithm="erm")
+    run(tmp_path, 0.9)
+    found = ablations.at_defaults("hypo", ablations.read(tmp_path)).set_index("benchmark")
+    assert found["ood"].to_dict() == {"digits": 0.8, "pacs": 0.9}
+    assert all((tmp_path / name).exists() for name in found["file"])
+
+
 def test_scales_are_never_mixed_and_only_the_papers_data_has_a_difference_to_it(tmp_path):
     run(tmp_path, 0.9)
     digits(tmp_path, 0.5)

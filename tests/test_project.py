@@ -76,8 +76,8 @@ LAYERS = [
     ["records"],
     ["training", "tables", "publish"],
     ["claims", "cost", "illustration", "results"],
-    ["ablations", "figures", "measured", "neighbours", "notebook"],
-    ["fidelity"],
+    ["ablations", "figures", "neighbours", "notebook"],
+    ["fidelity", "measured"],
     ["cli"],
 ]
 

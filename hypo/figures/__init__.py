@@ -65,8 +65,9 @@ class Themed:
 
     def _repr_html_(self) -> str:
         alt = html.escape(self.alt, quote=True)
+        picture = "" if self.source else " data-picture"
         images = "".join(
-            f'<img class="hypo-figure only-{theme}" alt="{alt}" style="width:{self.width}px;max-width:100%" '
+            f'<img class="hypo-figure only-{theme}"{picture} alt="{alt}" style="width:{self.width}px;max-width:100%" '
             f'src="data:{self.kind};base64,{base64.b64encode(image).decode()}">'
             for theme, image in self.images.items()
         )

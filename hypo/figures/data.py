@@ -39,7 +39,7 @@ def contact_sheet(
 def id_against_ood(runs: pd.DataFrame, chance: float, alt: str) -> Themed:
     """In-distribution and OOD accuracy for each held-out domain: means over seeds, each run a dot.
 
-    runs    one row a run: held_out, id, ood (fractions)
+    runs    one row a run: held_out, seed, id, ood (fractions), file
     chance  the accuracy of guessing
     """
 
@@ -60,4 +60,5 @@ def id_against_ood(runs: pd.DataFrame, chance: float, alt: str) -> Themed:
         axes.set(ylim=(0, 104), ylabel="accuracy (%)", xlabel="held-out style")
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
 
-    return Themed(draw, alt, (6.2, 3.6))
+    numbers = runs.drop(columns="file")
+    return Themed(draw, alt, (6.2, 3.6), name="id-against-ood", numbers=numbers, records=runs["file"])
