@@ -169,20 +169,20 @@ def drift(runs: list[Run]) -> pd.DataFrame:
 
 
 def collapses(runs: list[Run]) -> pd.DataFrame:
-    """Runs that differ from the defaults by their learning rate only, and the defaults: does training come off?"""
+    """Runs that differ from the defaults by their learning rates only, and the defaults: does training come off?"""
     rows = [
         (
             config["benchmark"],
             config["algorithm"],
             config["lr"],
-            config["seed"],
+            config["lr"] * config["head_lr"],
             100 * final["validation_accuracy"],
             final["separation"],
             run.path.name,
         )
         for run in runs
         for config, final in [(run.record["config"], run.record["final"]["validation"])]
-        if set(run.changed) <= {"lr"} and config["held_out"] == "cartoon" and config["seed"] == 0
+        if set(run.changed) <= {"lr", "head_lr"} and config["held_out"] == "cartoon" and config["seed"] == 0
     ]
-    columns = ["data", "algorithm", "learning rate", "seed", "validation (%)", "separation", "file"]
+    columns = ["data", "algorithm", "learning rate", "of the head", "validation (%)", "separation", "file"]
     return pd.DataFrame(rows, columns=columns).sort_values(["data", "algorithm", "learning rate"], ignore_index=True)
