@@ -7,6 +7,7 @@ from sphinx.config import Config
 def remove_widget(app: Sphinx, _config: Config) -> None:
     for listeners in app.events.listeners.values():
         listeners[:] = [listener for listener in listeners if listener.handler.__module__ != "sphinx_thebe"]
+    app.registry.css_files[:] = [(name, given) for name, given in app.registry.css_files if name != "sphinx-thebe.css"]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
