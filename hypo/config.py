@@ -110,10 +110,16 @@ CPU = {
     "size": 112,
     "epochs": 5,
     "batch_size": 64,
-    "lr": 1e-3,
-    "head_lr": 10.0,
+    "lr": 3e-3,
+    "head_lr": 3.0,
     "views": 1,
 }
+CPU_ON_SPHERE = {"lr": 1e-3, "head_lr": 10.0}
+"""For losses of cosines over tau, whose gradients are 1/tau times as large.
+
+Both are the best of three pairs (lr, head_lr) by training-domain validation after one epoch of PACS, cartoon held out:
+ERM 78% at (0.01, 3), 84% at (0.003, 3), 81% at (0.001, 10); HYPO 59%, 78% and 80%.
+"""
 CPU_CIFAR = {
     "backbone": "resnet18",
     "stem": "cifar",
@@ -170,6 +176,8 @@ def configure(
         defaults |= DEMO
     elif scale == "cpu":
         defaults |= CPU_CIFAR if benchmark == "cifar10" else CPU
+        if algorithm in ("hypo", "pcl") and benchmark != "cifar10":
+            defaults |= CPU_ON_SPHERE
     else:
         defaults |= PAPER | PAPER_BY_BENCHMARK.get(benchmark, {})
         if benchmark == "pacs" and algorithm == "hypo":
