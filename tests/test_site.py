@@ -3,6 +3,7 @@
 Screenshots of every page, at two widths and in both themes, are left in _build/screenshots.
 """
 
+import base64
 import functools
 import http.server
 import json
@@ -131,6 +132,12 @@ def requests(browser) -> dict[str, int | str]:
     return answers
 
 
+def show(browser, width: int, height: int) -> None:
+    """A window of this size in pixels, whatever the screen's."""
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
 def settle(browser) -> None:
     """Wait until math is set."""
     browser.execute_async_script(
@@ -144,13 +151,9 @@ def test_a_page_in_the_browser(page, browser, address):
     SHOTS.mkdir(exist_ok=True)
     for width, pixels in WIDTHS.items():
         for theme in ("light", "dark"):
-            browser.set_window_size(pixels, 900)
+            show(browser, pixels, 900)
             browser.execute_cdp_cmd(
                 "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]}
-            )
-            browser.execute_cdp_cmd(
-                "Emulation.setDeviceMetricsOverride",
-                {"width": pixels, "height": 900, "deviceScaleFactor": 1, "mobile": False},
             )
             browser.get(f"{address}/{page.name}")
             settle(browser)
@@ -166,13 +169,9 @@ def test_a_page_in_the_browser(page, browser, address):
             assert not state["broken"]
             assert state["set"] >= state["formulas"] and not state["wrong"], "math that is not set"
             assert state["wide"] <= 0, f"the page is {state['wide']} px wider than a {width} window"
-            tall = browser.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]["height"]
-            clip = {"x": 0, "y": 0, "width": pixels, "height": min(tall, 12000), "scale": 1}
-            shot = browser.execute_cdp_cmd(
-                "Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True, "format": "jpeg", "quality": 70}
-            )
-            import base64
-
+            tall = browser.execute_script("return document.documentElement.scrollHeight")
+            show(browser, pixels, min(tall, 12000))
+            shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "jpeg", "quality": 70})
             (SHOTS / f"{page.stem}-{width}-{theme}.jpg").write_bytes(base64.b64decode(shot["data"]))
     said = [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
     assert not said, said
@@ -200,6 +199,7 @@ def test_the_sphere_turns_and_its_epochs_can_be_scrubbed(browser, address):
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.by import By
 
+    show(browser, 1280, 900)
     browser.get(f"{address}/method.html")
     sphere = browser.find_element(By.CSS_SELECTOR, "canvas[data-azimuth]")
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", sphere)
