@@ -128,6 +128,7 @@ def accuracies(runs: list[Run], benchmark: str, setting: Setting) -> pd.DataFram
         (scale, *key, value, file)
         for scale in SCALES
         for key, (value, file) in values(at(runs, benchmark, scale), setting, "ood_accuracy").items()
+        if key[0]  # a domain was held out
     ]
     return pd.DataFrame(rows, columns=[*KEYS, "value", "files"])
 

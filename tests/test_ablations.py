@@ -61,6 +61,13 @@ def test_at_defaults_leaves_every_changed_setting_out(tmp_path):
     assert all((tmp_path / name).exists() for name in found["file"])
 
 
+def test_runs_on_corruptions_are_another_matter(tmp_path):
+    digits(tmp_path, 0.8)
+    digits(tmp_path, 0.1, held_out=None)
+    assert ablations.accuracies(ablations.read(tmp_path), "digits", {})["value"].tolist() == [80.0]
+    assert len(ablations.table("ema-lp", ablations.read(tmp_path)).frame)
+
+
 def test_scales_are_never_mixed_and_only_the_papers_data_has_a_difference_to_it(tmp_path):
     run(tmp_path, 0.9)
     digits(tmp_path, 0.5)
