@@ -34,7 +34,7 @@ def test_a_bad_parameter_is_one_sentence(given, sentence):
 
 
 def test_names_that_are_no_parameters_are_not_looked_at():
-    page = notebook.begin({"np": np, "_": 3, "held_out": "photo", "begin": notebook.begin}, "pacs")
+    page = notebook.begin({"np": np, "_": 3, "LIMIT": 2, "held_out": "photo", "begin": notebook.begin}, "pacs")
     assert page.config.held_out == "photo"
 
 
