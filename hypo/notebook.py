@@ -69,7 +69,8 @@ class Page:
 def begin(names: dict[str, Any], benchmark: str) -> Page:
     """Check the parameters of the page about `benchmark`, given as `globals()` of the cell after them.
 
-    Every plain value among `names`, but for CONSTANTS, must be a field of `hypo.config.Config`; a misspelt one is refused with the nearest.
+    Every plain value among `names`, but for CONSTANTS, must be a field of `hypo.config.Config`; a misspelt one is
+    refused with the nearest.
     scale None takes the largest scale that this machine is ready for, or of which a record is there.
     """
     own = {name: value for name, value in names.items() if not (name.startswith("_") or name.isupper())}

@@ -8,6 +8,7 @@ import statistics
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import yaml
@@ -467,3 +468,10 @@ def test_the_short_table_counts_all_claims():
 
 def test_the_page_of_a_claim_is_in_the_book():
     assert {given["page"] for given in load()} <= {path.stem for path in (TOP / "book").glob("*.ipynb")}
+
+
+def test_a_claim_made_of_others_is_judged_without_them_in_the_list(tmp_path):
+    every = load()
+    (one, *_) = [claim for claim in every if claim["rule"]["kind"] == "all"]
+    whole = verdicts(tmp_path).query("id == @one['id']").reset_index(drop=True)
+    pd.testing.assert_frame_equal(verdicts(tmp_path, claims=[one]), whole)

@@ -39,7 +39,9 @@ def verdicts(folder: str | os.PathLike[str] | None = None, claims: list[dict[str
     claims = load() if claims is None else claims
     runs = [run_of(Path(folder or records.folder()) / name, record) for name, record in records.read_all(folder)]
     found: dict[str, dict[tuple[str, str], Evidence]] = {}  # by claim, then by (scale, data)
-    for claim in claims:
+    parts = {part for claim in claims if claim["rule"]["kind"] == "all" for part in claim["rule"]["claims"]}
+    others = [claim for claim in load() if claim["id"] in parts - {claim["id"] for claim in claims}] if parts else []
+    for claim in [*claims, *others]:
         if claim["rule"]["kind"] != "all":
             found[claim["id"]] = {(group.scale, group.benchmark): judge(claim, group) for group in groups(claim, runs)}
     for claim in claims:
