@@ -122,6 +122,21 @@ def at_defaults(algorithm: str, runs: list[Run] | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["benchmark", "scale", "held_out", "seed", "id", "ood", "epsilon_hat", "file"])
 
 
+def fallen(runs: list[Run], below: float = 0.5) -> str:
+    """One sentence: which settings have runs that did not come off, with validation accuracy under `below`."""
+    counts: dict[str, list[bool]] = {}
+    for run in runs:
+        config = run.record["config"]
+        words = [config["algorithm"], *(f"{field}={value}" for field, value in run.changed.items())]
+        place = f"{config['benchmark']}, {config['held_out'] or 'corruptions'}: {' '.join(words)}"
+        counts.setdefault(place, []).append(run.record["final"]["validation"]["validation_accuracy"] < below)
+    shown = [f"{place} ({sum(failed)} of {len(failed)})" for place, failed in counts.items() if any(failed)]
+    listed = "; ".join(shown) or "none"
+    return f"Runs under {below:.0%} validation accuracy, whose differences are about failing to train: {listed}."
+        f"Runs that ended below {below:.0%} validation accuracy, so that their differences are about failing: {listed}."
+    )
+
+
 def accuracies(runs: list[Run], benchmark: str, setting: Setting) -> pd.DataFrame:
     """OOD accuracy in percent of each run with this setting: KEYS (column: the held-out domain), value, files."""
     rows = [

@@ -61,6 +61,19 @@ def test_at_defaults_leaves_every_changed_setting_out(tmp_path):
     assert all((tmp_path / name).exists() for name in found["file"])
 
 
+def test_runs_that_failed_are_counted_by_setting(tmp_path):
+    assert ablations.fallen(ablations.read(tmp_path)).endswith("train: none.")
+    for seed in range(2):
+        record = records.read(digits(tmp_path / "made", 0.1, seed=seed, **WITHOUT))
+        record["final"]["validation"]["validation_accuracy"] = 0.1 if seed else 0.9
+        records.write(
+            {k: v for k, v in record.items() if k not in ("schema", "digest", "config_hash")}, folder=tmp_path
+        )
+    digits(tmp_path, 0.1)  # low on the held-out domain only
+    found = ablations.fallen(ablations.read(tmp_path))
+    assert found.endswith("train: digits, cartoon: hypo separation=False (1 of 2).")
+
+
 def test_runs_on_corruptions_are_another_matter(tmp_path):
     digits(tmp_path, 0.8)
     digits(tmp_path, 0.1, held_out=None)
