@@ -133,8 +133,6 @@ def fallen(runs: list[Run], below: float = 0.5) -> str:
     shown = [f"{place} ({sum(failed)} of {len(failed)})" for place, failed in counts.items() if any(failed)]
     listed = "; ".join(shown) or "none"
     return f"Runs under {below:.0%} validation accuracy, whose differences are about failing to train: {listed}."
-        f"Runs that ended below {below:.0%} validation accuracy, so that their differences are about failing: {listed}."
-    )
 
 
 def accuracies(runs: list[Run], benchmark: str, setting: Setting) -> pd.DataFrame:
