@@ -29,7 +29,8 @@ class Effect(NamedTuple):
         if not self.gaps:
             return "not run"
         error = f" ± {np.std(self.gaps, ddof=1) / len(self.gaps) ** 0.5:.1f}" if len(self.gaps) > 1 else ""
-        return f"{self.what}: {np.mean(self.gaps):+.1f}{error} (n = {len(self.gaps)})".replace("-", "−")
+        mean = f"{np.mean(self.gaps):+.1f}".replace("-", "−")
+        return f"{self.what}: {mean}{error} (n = {len(self.gaps)})"
 
 
 class Difference(NamedTuple):
@@ -174,8 +175,8 @@ def collapses(runs: list[Run]) -> pd.DataFrame:
         (
             config["benchmark"],
             config["algorithm"],
-            config["lr"],
-            config["lr"] * config["head_lr"],
+            f"{config['lr']:g}",
+            f"{config['lr'] * config['head_lr']:g}",
             100 * final["validation_accuracy"],
             final["separation"],
             run.path.name,

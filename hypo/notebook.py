@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,7 +62,7 @@ class Page:
         stands_in = f"The digits stand in for {self.benchmark}: all up to the paper's table is about digits."
         text = [
             f"<strong>{c.scale} scale</strong>: {c.algorithm} on {c.benchmark}, {tested}, seed {c.seed}. {made}",
-            html.escape(self.why) + f" {stands_in}" * self.demo,
+            re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(self.why)) + f" {stands_in}" * self.demo,
         ]
         return f'<div class="hypo-banner">{"<br>".join(text)}</div>'
 

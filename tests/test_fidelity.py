@@ -79,4 +79,4 @@ def test_collapse_compares_learning_rates_only(tmp_path):
     run(tmp_path)
     run(tmp_path, lr=0.1)
     run(tmp_path, lr=0.1, temperature=0.5)
-    assert fidelity.collapses(ablations.read(tmp_path))["learning rate"].tolist() == [0.05, 0.1]
+    assert fidelity.collapses(ablations.read(tmp_path))["learning rate"].tolist() == ["0.05", "0.1"]

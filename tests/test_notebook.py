@@ -42,7 +42,11 @@ def test_without_data_or_record_the_digits_stand_in_and_the_banner_says_so():
     page = notebook.begin({"held_out": "real_world"}, "office_home")
     assert page.demo and page.config == configure("digits", "hypo", "sketch", "demo")
     banner = page._repr_html_()
-    assert "demo scale" in banner and "digits stand in for office_home" in banner and "hypo data office_home" in banner
+    assert (
+        "demo scale" in banner
+        and "digits stand in for office_home" in banner
+        and "<code>hypo data office_home</code>" in banner
+    )
 
 
 def test_a_recorded_run_on_the_benchmark_is_shown_where_its_data_is_not(monkeypatch):

@@ -28,14 +28,16 @@ def heatmaps(maps: Mapping[str, pd.DataFrame], records: Sequence[str] = ()) -> R
             for (row, column), value in np.ndenumerate(grid.to_numpy()):
                 light = value > 0.55 * top
                 text = f"{value:.2f}".lstrip("0")
-                axes.text(column, row, text, ha="center", va="center", fontsize=8, color="black" if light else "white")
+                axes.text(
+                    column, row, text, ha="center", va="center", fontsize=7.5, color="black" if light else "white"
+                )
             axes.set_xticks(range(grid.shape[1]), grid.columns, rotation=45, ha="right", rotation_mode="anchor")
             axes.set_yticks(range(grid.shape[0]), [pair.replace(" – ", "\n") for pair in grid.index])
             axes.tick_params(length=0)
             axes.spines[:].set_visible(False)
             axes.set_title(title)
             bar = figure.colorbar(image, ax=axes, orientation="horizontal", fraction=0.06, pad=0.03, aspect=40)
-            bar.set_label("Sinkhorn divergence (squared distance on the sphere)")
+            bar.set_label("Sinkhorn divergence (squared distance)")
             bar.outline.set_visible(False)
 
         alt = (
@@ -43,7 +45,7 @@ def heatmaps(maps: Mapping[str, pd.DataFrame], records: Sequence[str] = ()) -> R
             f"domains, from {grid.min().min():.2f} to {grid.max().max():.2f}, on average {grid.to_numpy().mean():.2f}."
         )
         name = f"variation-{title.split()[0].lower()}"
-        return Themed(draw, alt, (4.4, 3.6), name=name, numbers=frame, records=records)
+        return Themed(draw, alt, (3.5, 3.4), name=name, numbers=frame, records=records)
 
     return Row(*(heatmap(title, frame) for title, frame in maps.items()))
 
@@ -56,7 +58,8 @@ def both_sides(nearest: pd.DataFrame, name: str, records: Sequence[str] = ()) ->
         axes, ink = figure.subplots(), THEMES[theme]["ink"]
         at = np.arange(len(shown))[::-1]
         right, left = shown["right"] / shown["at_most"], shown["left"] / shown["at_most"]
-        floor = 10 ** np.floor(np.log10(max(min(left[left > 0].min(), 0.1), 1e-4)))
+        positive = np.concatenate([left[left > 0], right[right > 0]])
+        floor = 10 ** np.floor(np.log10(max(positive.min(), 1e-5)))
         axes.barh(
             at,
             right - floor,
