@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
+from scipy.stats import t
 
 from hypo.algorithms import ALGORITHMS
 from hypo.claims.checks import CHECKS
 from hypo.claims.runs import POINTS, Evidence, Group, Run, made_with, values
-from hypo.claims.statements import ERRORS, label, many, printed, settings, typeable, words
+from hypo.claims.statements import CONFIDENCE, label, many, printed, settings, typeable, words
 from hypo.config import SCALES
 from hypo.data.benchmarks import REGISTRY
 
@@ -49,8 +50,8 @@ def _compare(rule: dict[str, Any], group: Group) -> Evidence:
     if not ran:
         return Evidence("not run", _command(group, settings(rule["of"]) + settings(rule[side])))
     spread = [lead for lead in ran if len(lead.keys) > 1]
-    held = [lead for lead in spread if sign * lead.mean > ERRORS * lead.error]
-    least = min(spread or ran, key=lambda lead: sign * lead.mean - ERRORS * lead.error)
+    held = [lead for lead in spread if sign * lead.mean > _margin(lead)]
+    least = min(spread or ran, key=lambda lead: sign * lead.mean - _margin(lead))
     text = _text(least, many(rule["measure"])[0], sign=True)
     if len(leads) > 1:
         absent = f", {len(leads) - len(spread)} not run" * (len(leads) > len(spread))
@@ -75,7 +76,7 @@ def _limit(rule: dict[str, Any], group: Group) -> Evidence:
     every, files = zip(*found.values(), strict=True)
     mean = _mean(every, sorted(found), frozenset(files))
     room = mean.mean - rule["above"] if "above" in rule else rule["below"] - mean.mean
-    verdict = "not run" if len(found) < 2 else "reproduced" if room > ERRORS * mean.error else "not reproduced"
+    verdict = "not run" if len(found) < 2 else "reproduced" if room > _margin(mean) else "not reproduced"
     return Evidence(verdict, _text(mean, rule["measure"]), len(found), mean.files)
 
 
@@ -117,6 +118,11 @@ def combined(parts: list[dict[tuple[str, str], Evidence]], names: list[str]) -> 
 def _mean(numbers: Sequence[float], keys: list[tuple], files: frozenset[str], label: str = "") -> Mean:
     series = pd.Series(numbers, dtype=float)
     return Mean(label, series.mean(), series.sem() if len(series) > 1 else 0.0, keys, files)
+
+
+def _margin(mean: Mean) -> float:
+    """Half the width of Student's interval around a mean; 0 for one run, which has none and is not judged."""
+    return mean.error * t.ppf((1 + CONFIDENCE) / 2, len(mean.keys) - 1) if len(mean.keys) > 1 else 0.0
 
 
 def _text(mean: Mean, measure: str, sign: bool = False) -> str:

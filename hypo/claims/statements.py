@@ -19,7 +19,7 @@ from hypo.config import FIELDS, typed
 from hypo.data.benchmarks import REGISTRY
 from hypo.names import one_of
 
-ERRORS = 2  # standard errors that a mean must exceed
+CONFIDENCE = 0.95  # of Student's t interval around a mean; with three seeds it is 4.3 standard errors wide each way
 KEYS = {"id", "claim", "where", "page", "rule"}
 OPTIONAL = {"headline", "benchmark", "paper", "note"}
 KINDS = {
@@ -69,9 +69,9 @@ def describe(rule: dict[str, Any]) -> str:
     of = label(rule.get("of", {}))
     if kind == "compare":
         than = label(rule[side])
-        return f"{measure} of {of} {side} that of {than}, in paired runs, by more than {ERRORS} standard errors"
+        return f"{measure} of {of} {side} that of {than}, in paired runs, with {CONFIDENCE:.0%} confidence"
     if kind == "limit":
-        return f"{measure} of {of} {side} {rule[side]} by more than {ERRORS} standard errors"
+        return f"{measure} of {of} {side} {rule[side]} with {CONFIDENCE:.0%} confidence"
     if kind == "near":
         return f"{measure} of {of} at paper scale within {rule['within']} of the printed number"
     if kind == "check":
