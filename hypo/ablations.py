@@ -16,7 +16,7 @@ import pandas as pd
 from hypo import records, tables
 from hypo.claims.runs import STAND_IN, Run, run_of, values
 from hypo.config import SCALES
-from hypo.names import one_of
+from hypo.suggest import one_of
 from hypo.publish import Table
 
 Setting = dict[str, Any]

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
-from hypo.names import one_of
+from hypo.suggest import one_of
 
 WIDTHS = (15, 21, 7, 10, 25, 12)  # of the columns of `hypo data`: 100 with two spaces between them
 SHOWN = 10  # problems `hypo doctor` prints per benchmark; the rest are counted

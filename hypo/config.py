@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hypo.algorithms import ALGORITHMS
-from hypo.names import one_of
+from hypo.suggest import one_of
 
 SCALES = ("demo", "cpu", "paper")
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from hypo.checks import check
+from hypo.contracts import check
 from hypo.distributed import whole_batch
-from hypo.names import one_of
+from hypo.suggest import one_of
 from hypo.sphere import class_sums, separation_loss, to_sphere, update_prototypes, variation_loss
 
 

@@ -10,7 +10,7 @@ import torchvision
 from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 
-from hypo.names import one_of
+from hypo.suggest import one_of
 from hypo.sphere import to_sphere
 
 

@@ -11,7 +11,7 @@ from hypo import records
 from hypo.config import FIELDS, Config, configure, identity
 from hypo.data.benchmarks import REGISTRY, load, locate
 from hypo.data.imageset import ImageSet
-from hypo.names import one_of
+from hypo.suggest import one_of
 from hypo.training.engine import choose_scale, run
 
 PLAIN = (str, int, float, bool, type(None))

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hypo.names import one_of
+from hypo.suggest import one_of
 
 VERSION = 1
 RULES = ("validation", "last", "oracle")

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from hypo.checks import checked
+from hypo.contracts import checked
 
 TINY = 1e-12
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from hypo import records
 from hypo.config import SCALES, configure
-from hypo.names import one_of
+from hypo.suggest import one_of
 
 TABLES = {
     "pacs": "pacs",

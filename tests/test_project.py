@@ -66,8 +66,8 @@ def test_readme_opens_with_three_sentences_and_the_two_commands():
 
 # hypo/ from the inside out; an import may only point to a part before its own.
 LAYERS = [
-    ["names"],
-    ["checks"],
+    ["suggest"],
+    ["contracts"],
     ["sphere", "distributed"],
     ["loss", "model", "geometry"],
     ["algorithms"],

@@ -17,7 +17,7 @@ from hypo.claims.checks import CHECKS
 from hypo.claims.runs import MEASURES
 from hypo.config import FIELDS, typed
 from hypo.data.benchmarks import REGISTRY
-from hypo.names import one_of
+from hypo.suggest import one_of
 
 CONFIDENCE = 0.95  # of Student's t interval around a mean; with three seeds it is 4.3 standard errors wide each way
 KEYS = {"id", "claim", "where", "page", "rule"}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from hypo.names import one_of
+from hypo.suggest import one_of
 
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CIFAR = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)

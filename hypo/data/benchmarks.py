@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hypo.data.imageset import ImageSet
-from hypo.names import one_of
+from hypo.suggest import one_of
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from PIL import Image
 from scipy import ndimage, special
 
 from hypo.data import filters, textures
-from hypo.names import one_of
+from hypo.suggest import one_of
 
 Draw = Callable[..., np.ndarray]
 

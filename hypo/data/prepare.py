@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from hypo.data.benchmarks import CORRUPTED, REGISTRY, SYNSETS, TERRA_CLASSES, absent, data_root, locate
 from hypo.data.download import building, fetch, intact, members, unpack
-from hypo.names import one_of
+from hypo.suggest import one_of
 
 
 def prepare(name: str, root: str | os.PathLike[str] | None = None, source: str | os.PathLike[str] | None = None) -> str:

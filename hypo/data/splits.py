@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hypo.data.imageset import ImageSet
-from hypo.names import one_of
+from hypo.suggest import one_of
 
 PROTOCOLS = ("paper", "released")
 

@@ -15,7 +15,7 @@ from PIL import Image
 
 from hypo.data.imageset import ImageSet
 from hypo.figures import COLOURS, MARKERS, THEMES, Themed
-from hypo.names import one_of
+from hypo.suggest import one_of
 from hypo.publish import source
 from hypo.results import (
     METHODS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from hypo.checks import checked
+from hypo.contracts import checked
 
 
 @checked

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hypo.checks import check
+from hypo.contracts import check
 from hypo.geometry.alignment import epsilon_hat
 from hypo.geometry.cells import domain_pairs, split
 from hypo.geometry.projections import projected_supremum

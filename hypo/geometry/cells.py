@@ -7,7 +7,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from hypo.checks import check
+from hypo.contracts import check
 
 Cell = tuple[int, int]
 """(class, domain)."""

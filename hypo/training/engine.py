@@ -29,7 +29,7 @@ from hypo.data.benchmarks import REGISTRY, load, locate
 from hypo.data.imageset import ImageSet
 from hypo.data.splits import split
 from hypo.distributed import rank, world
-from hypo.names import one_of
+from hypo.suggest import one_of
 from hypo.training import checkpoint
 from hypo.training.evaluate import outputs_of
 from hypo.training.trainer import Trainer, TrainingError, choose_device

@@ -1,4 +1,4 @@
-"""Names that people type: the nearest valid one is part of the answer to a misspelt one."""
+"""Did-you-mean errors: a misspelt name is refused with the nearest valid one."""
 
 from __future__ import annotations
 
