@@ -16,8 +16,8 @@ import pandas as pd
 from hypo import records, tables
 from hypo.claims.runs import STAND_IN, Run, run_of, values
 from hypo.config import SCALES
-from hypo.suggest import one_of
 from hypo.publish import Table
+from hypo.suggest import one_of
 
 Setting = dict[str, Any]
 KEYS = ["scale", "column", "seed", "data", "split"]

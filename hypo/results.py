@@ -15,9 +15,9 @@ import torch.nn.functional as F
 
 from hypo import records
 from hypo.config import configure
-from hypo.suggest import one_of
 from hypo.publish import Table
 from hypo.sphere import class_means
+from hypo.suggest import one_of
 from hypo.tables import NAMES, TABLES, as_text, beside, cells, facts, paper, registry_name
 
 Folder = str | os.PathLike[str] | None

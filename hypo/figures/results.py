@@ -15,7 +15,6 @@ from PIL import Image
 
 from hypo.data.imageset import ImageSet
 from hypo.figures import COLOURS, MARKERS, THEMES, Themed
-from hypo.suggest import one_of
 from hypo.publish import source
 from hypo.results import (
     METHODS,
@@ -32,6 +31,7 @@ from hypo.results import (
     under_corruptions,
     where,
 )
+from hypo.suggest import one_of
 from hypo.tables import CELL, NAMES, TABLES, beside, paper
 
 FILL = {"erm": COLOURS[4], "hypo": COLOURS[0]}
