@@ -244,6 +244,57 @@ def _evidence(args: argparse.Namespace) -> int:
     return int(evidence.make(args.jobs, args.root) > 0)
 
 
+def _configure_verify(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
+    parser.add_argument("record", help="the file of a record, or the start of its name")
+    parser.add_argument("--root", help="where benchmarks lie (default: $HYPO_DATA, else data/ of the working copy)")
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from hypo import records
+    from hypo.training.verify import verify
+
+    path = Path(args.record)
+    if not path.is_file():
+        found = sorted(records.folder().glob(f"{Path(args.record).stem}*.json"))
+        if len(found) != 1:
+            names = [path.stem for path in records.folder().glob("*.json")]
+            one_of("record", args.record, names) if not found else None
+            raise ValueError(f"{args.record} is the start of {len(found)} records: give more of the name")
+        path = found[0]
+    verdict = verify(path, args.root)
+    for name, (before, now) in verdict.measures.items():
+        print(f"{name.replace('_', ' '):<20} {before:.4f} recorded, {now:.4f} now")
+    print(f"{'agrees' if verdict.agrees else 'does not agree'}: {verdict.sentence}")
+    return int(not verdict.agrees)
+
+
+def _configure_algorithms(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
+    parser.add_argument("name", nargs="?", help="explain this method; without it, list them all")
+
+
+def _algorithms(args: argparse.Namespace) -> int:
+    import inspect
+    import textwrap as text
+
+    from hypo.algorithms import ALGORITHMS, method
+
+    if args.name is None:
+        for name in ALGORITHMS:
+            kind = method(name)
+            own = ", ".join(f"{f.name} {f.default}" for f in dataclasses.fields(kind.Hyperparameters)) or "none"
+            summary = (inspect.getmodule(kind).__doc__ or kind.__doc__ or "").split("\n")[0]
+            print(f"{name:<10} {kind.sampling:<11} {summary}\n{'':<22} settings: {own}")
+        return 0
+    kind = method(args.name)
+    print(inspect.getmodule(kind).__doc__.strip(), text.dedent(inspect.getdoc(kind) or ""), sep="\n\n")
+    for field in dataclasses.fields(kind.Hyperparameters):
+        print(f"\n--{field.name.replace('_', '-')} (default {field.default}): {field.metadata['help']}", end="")
+    print()
+    return 0
+
+
 def _configure_table(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
     parser.add_argument("name", help="a benchmark, or the label of one of the paper's tables")
 
@@ -261,5 +312,7 @@ COMMANDS: dict[str, Command] = {
     "train": Command("make a run and record it, or show the record if it was made before", _configure_train, _train),
     "sweep": Command("make every run of a grid of settings", _configure_sweep, _sweep),
     "evidence": Command("make the runs behind the book that are missing", _configure_evidence, _evidence),
+    "verify": Command("run a record's configuration again and say whether it agrees", _configure_verify, _verify),
+    "algorithms": Command("list the methods, or explain one", _configure_algorithms, _algorithms),
     "table": Command("the paper's table beside ours", _configure_table, _table),
 }
