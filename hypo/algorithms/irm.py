@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +25,8 @@ class IRM(Algorithm):
 
     D_e is an estimate of the square of the slope dR_e/ds at s = 1, which is 0 where no rescaled classifier does better:
     the product of the slopes of two halves of the domain's images. lambda is 1 for the first tenth of the training (500
-    of 5,000 steps); when it jumps, momentum starts anew. Above 1, the whole loss is divided by lambda.
+    of 5,000 steps), the first half where the network starts from random weights; when it jumps, momentum starts anew.
+    The authors' optimiser is Adam, whose step does not grow with the loss: here it is kept as long as the risk's.
 
     M. Arjovsky, L. Bottou, I. Gulrajani, D. Lopez-Paz: Invariant risk minimization, 2019 (IRMv1).
     Avoids: the square of one slope, whose mean has the noise of the batch added; and halves that share images, as
@@ -33,6 +35,10 @@ class IRM(Algorithm):
 
     Hyperparameters = Hyperparameters
     sampling = "per_domain"
+
+    @classmethod
+    def defaults(cls, scale: str, benchmark: str, held_out: str | None) -> dict[str, Any]:  # noqa: ARG003
+        return {"anneal": 0.5} if scale == "demo" else {}
 
     def build(self, net: HypoNet) -> None:
         super().build(net)
@@ -71,9 +77,9 @@ def annealed(progress: float, penalty: float, share: float) -> float:
 
 
 def no_longer(loss: Tensor, risk: Tensor, logits: Tensor) -> Tensor:
-    """`loss`, with a gradient cut to the length that the risk's has at the logits."""
+    """`loss`, its gradient shortened where it is longer at the logits than the risk's: SGD would diverge."""
     longer, length = (torch.autograd.grad(term, logits, retain_graph=True)[0].norm() for term in (loss, risk))
-    scaled = loss * (length / longer).clamp(max=1)
+    scaled = loss * (length / longer.clamp(min=1e-12)).clamp(max=1)
     return scaled + (loss - scaled).detach()
 
 

@@ -26,7 +26,7 @@ class MMD(Algorithm):
     s = 0.001, 0.01, ..., 1000, of the features a (n, d) and b (m, d) of two training domains.
 
     H. Li, S. J. Pan, S. Wang, A. C. Kot: Domain generalization with adversarial feature learning, CVPR 2018. Their
-    adversarial autoencoder is left out, as it is wherever "MMD" stands in a table.
+    adversarial autoencoder is left out, as DomainBed leaves it out, whose numbers the tables copy.
     Avoids: distances as ||u||^2 - 2 u.v + ||v||^2, whose rounding errors the kernel of s = 1000 takes for distances.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,8 +24,8 @@ class Hyperparameters:
 class VREx(Algorithm):
     """L = m + lambda 1/E sum_e (R_e - m)^2 with the risk R_e of each of the E training domains, and their mean m.
 
-    lambda is 1 for the first tenth of the training (500 of 5,000 steps); when it jumps, momentum starts anew. Above 1,
-    the whole loss is divided by lambda.
+    lambda is 1 for the first tenth of the training (500 of 5,000 steps), the first half where the network starts from
+    random weights; when it jumps, momentum starts anew. A step is kept as long as the risk's, as for IRM.
 
     D. Krueger et al.: Out-of-distribution generalization via risk extrapolation (REx), ICML 2021.
     Avoids: torch.var as it comes, which divides by E - 1 and so doubles the penalty for two domains; and the last
@@ -33,6 +34,10 @@ class VREx(Algorithm):
 
     Hyperparameters = Hyperparameters
     sampling = "per_domain"
+
+    @classmethod
+    def defaults(cls, scale: str, benchmark: str, held_out: str | None) -> dict[str, Any]:  # noqa: ARG003
+        return {"anneal": 0.5} if scale == "demo" else {}
 
     def build(self, net: HypoNet) -> None:
         super().build(net)

@@ -11,6 +11,7 @@ from torch import nn
 
 from hypo.algorithms.base import Batch
 from hypo.algorithms.irm import annealed, no_longer, squared_slope
+from hypo.config import configure
 
 
 def test_penalty_in_closed_form_on_a_linear_problem():
@@ -94,6 +95,19 @@ def test_a_step_is_no_longer_than_without_the_penalty():
         assert found.item() == pytest.approx(loss.item(), rel=1e-14)
         length = (2 * logits).norm() if shorter else expected.norm()
         torch.testing.assert_close(gradient, expected * (length / expected.norm()))
+
+
+@pytest.mark.parametrize("algorithm", ["irm", "vrex"])
+def test_from_random_weights_the_penalty_waits_longer(algorithm):
+    shares = {scale: configure("pacs", algorithm, "photo", scale).method.anneal for scale in ("demo", "cpu", "paper")}
+    assert shares == {"demo": 0.5, "cpu": 0.1, "paper": 0.1}
+
+
+def test_a_flat_loss_has_no_gradient_and_no_nan():
+    logits = torch.zeros(3, 2, dtype=torch.float64, requires_grad=True)
+    risk = logits.square().sum()
+    no_longer(risk + 100 * risk, risk, logits).backward()
+    assert (logits.grad == 0).all()
 
 
 @pytest.mark.parametrize("algorithm, share", [("irm", "anneal"), ("vrex", "anneal"), ("eqrm", "burn_in")])
