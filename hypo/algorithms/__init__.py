@@ -18,6 +18,14 @@ ALGORITHMS: dict[str, str | type[Algorithm]] = {
     "coral": "hypo.algorithms.coral:CORAL",
     "dann": "hypo.algorithms.dann:DANN",
     "groupdro": "hypo.algorithms.groupdro:GroupDRO",
+    "mmd": "hypo.algorithms.mmd:MMD",
+    "irm": "hypo.algorithms.irm:IRM",
+    "vrex": "hypo.algorithms.vrex:VREx",
+    "eqrm": "hypo.algorithms.eqrm:EQRM",
+    "vne": "hypo.algorithms.vne:VNE",
+    "i_mixup": "hypo.algorithms.i_mixup:IMixup",
+    "rsc": "hypo.algorithms.rsc:RSC",
+    "selfreg": "hypo.algorithms.selfreg:SelfReg",
 }
 """Name -> "module:class", or the class itself; a method of your own is one more entry."""
 
