@@ -18,6 +18,13 @@ ALGORITHMS: dict[str, str | type[Algorithm]] = {
     "coral": "hypo.algorithms.coral:CORAL",
     "dann": "hypo.algorithms.dann:DANN",
     "groupdro": "hypo.algorithms.groupdro:GroupDRO",
+    "cdann": "hypo.algorithms.cdann:CDANN",
+    "mldg": "hypo.algorithms.mldg:MLDG",
+    "arm": "hypo.algorithms.arm:ARM",
+    "mtl": "hypo.algorithms.mtl:MTL",
+    "mixstyle": "hypo.algorithms.mixstyle:MixStyle",
+    "sagnet": "hypo.algorithms.sagnet:SagNet",
+    "sharpdro": "hypo.algorithms.sharpdro:SharpDRO",
 }
 """Name -> "module:class", or the class itself; a method of your own is one more entry."""
 
