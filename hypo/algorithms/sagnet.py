@@ -44,10 +44,10 @@ class SagNet(Algorithm):
 
     def loss(self, outputs: Tensor, y: Tensor, domains: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
         features, style, fooled = outputs.split([self.feature_dim, self.num_classes, self.num_classes], dim=1)
-        content, style = F.cross_entropy(self.logits(features), y), F.cross_entropy(style, y)
+        entropy, style = F.cross_entropy(self.logits(features), y), F.cross_entropy(style, y)
         adversary = -fooled.log_softmax(dim=1).mean()
-        total = content + style + self.config.method.adversarial * adversary
-        return {"total": total, "content": content, "style": style, "adversary": adversary}
+        total = entropy + style + self.config.method.adversarial * adversary
+        return {"total": total, "entropy": entropy, "style": style, "adversary": adversary}
 
     def fresh(self) -> list[nn.Module]:
         return [self.classifier, self.network.style]
