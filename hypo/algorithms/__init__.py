@@ -26,6 +26,13 @@ ALGORITHMS: dict[str, str | type[Algorithm]] = {
     "i_mixup": "hypo.algorithms.i_mixup:IMixup",
     "rsc": "hypo.algorithms.rsc:RSC",
     "selfreg": "hypo.algorithms.selfreg:SelfReg",
+    "cdann": "hypo.algorithms.cdann:CDANN",
+    "mldg": "hypo.algorithms.mldg:MLDG",
+    "arm": "hypo.algorithms.arm:ARM",
+    "mtl": "hypo.algorithms.mtl:MTL",
+    "mixstyle": "hypo.algorithms.mixstyle:MixStyle",
+    "sagnet": "hypo.algorithms.sagnet:SagNet",
+    "sharpdro": "hypo.algorithms.sharpdro:SharpDRO",
 }
 """Name -> "module:class", or the class itself; a method of your own is one more entry."""
 

@@ -100,7 +100,7 @@ class Algorithm(nn.Module):
             return self.network(images)
         outputs = [
             checkpoint(
-                self.network, part, use_reentrant=False, context_fn=lambda: (nullcontext(), _unmoved(self.network))
+                self.network, part, use_reentrant=False, context_fn=lambda: (nullcontext(), unmoved(self.network))
             )
             for part in images.chunk(parts)
         ]
@@ -121,11 +121,19 @@ class Algorithm(nn.Module):
 
     def descend(self, loss: Tensor) -> None:
         """A step of every optimiser along the gradient of `loss`, averaged over ranks."""
+        self.differentiate(loss)
+        self.step()
+
+    def differentiate(self, loss: Tensor, keep_graph: bool = False) -> None:
+        """Leave the gradient of `loss`, averaged over ranks, in the parameters' `grad`."""
         for optimiser in self.steppers:
             optimiser.zero_grad()
         with torch.autocast(loss.device.type, enabled=False):
-            loss.backward()
+            loss.backward(retain_graph=keep_graph)
         average_gradients(self.parameters())
+
+    def step(self) -> None:
+        """A step of every optimiser along what is in the parameters' `grad`."""
         for optimiser in self.steppers:
             optimiser.step()
 
@@ -175,7 +183,7 @@ class Algorithm(nn.Module):
 
 
 @contextmanager
-def _unmoved(network: nn.Module) -> Iterator[None]:
+def unmoved(network: nn.Module) -> Iterator[None]:
     """Inside, buffers of the network may move; afterwards they are what they were."""
     before = [buffer.clone() for buffer in network.buffers()]
     try:

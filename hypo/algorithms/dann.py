@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import SGD, Optimizer
 
 from hypo.algorithms.base import Algorithm, Batch, setting
 from hypo.distributed import whole_batch
@@ -18,16 +18,23 @@ from hypo.model import HypoNet
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    penalty: float = setting(1.0, "lambda, on the reversed gradient once training has gone on for a while", at_least=0)
+    penalty: float = setting(1.0, "lambda, on the reversed gradient, which it grows to during training", at_least=0)
     hidden: int = setting(256, "hidden units of the discriminator", at_least=1)
     discriminator_lr: float = setting(1.0, "rate of the discriminator, times that of the classifier", above=0)
 
 
 class DANN(Algorithm):
-    """Cross-entropy of classes, plus that of a discriminator of domains, whose gradient is reversed at the features.
+    """min over encoder f and classifier, max over discriminator D of  H(y, W f) - lambda_p H(e, D(f)).
 
-    The discriminator descends its own loss by an optimiser of its own; the encoder ascends it, times
-    lambda (2 / (1 + exp(-10 p)) - 1) at progress p, so that it first learns the classes.
+    H             cross-entropy, mean over the batch: of classes y, of training domains e
+    D             two hidden layers on the features; it descends H(e, D(f)) at the full rate, by an optimiser of its own
+    lambda_p      lambda (2 / (1 + exp(-10 p)) - 1) at progress p in [0, 1): the encoder first learns the classes
+
+    One pass serves both sides: between f and D the gradient is multiplied by -lambda_p. Y. Ganin et al.,
+    Domain-adversarial training of neural networks, JMLR 2016.
+
+    Avoids: turns of the two sides, of which only one in a few trains the classes, and a gradient penalty of the
+    discriminator inside the loss that the encoder ascends, so that the encoder makes it larger.
     """
 
     Hyperparameters = Hyperparameters
@@ -35,26 +42,39 @@ class DANN(Algorithm):
 
     def build(self, net: HypoNet) -> None:
         super().build(net)
-        hidden = self.config.method.hidden
-        self.discriminator = nn.Sequential(
-            nn.Linear(self.feature_dim, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()
-        ).append(nn.Linear(hidden, self.num_domains))
+        self.discriminator = mlp(self.feature_dim, self.config.method.hidden, self.num_domains)
 
     def optimisers(self) -> list[Optimizer]:
-        adversary = self.sgd(self.discriminator)
-        for group in adversary.param_groups:
-            group["factor"] *= self.config.method.discriminator_lr
-        return [self.sgd(self.network, self.classifier), adversary]
+        return [self.sgd(self.network, self.classifier), adversary_sgd(self, self.discriminator)]
 
     def losses(self, batch: Batch, progress: float) -> dict[str, Tensor]:
         outputs, y, domains = whole_batch(self.encode(batch.images), batch.y, batch.domains)
-        reversal = self.config.method.penalty * (2 / (1 + math.exp(-10 * progress)) - 1)
         entropy = F.cross_entropy(self.logits(outputs), y)
-        adversary = F.cross_entropy(self.discriminator(reverse_gradient(outputs, reversal)), domains)
+        outputs = reverse_gradient(outputs, self.config.method.penalty * ramp(progress))
+        adversary = F.cross_entropy(self.discriminator(outputs), domains)
         return {"total": entropy + adversary, "entropy": entropy, "adversary": adversary}
 
     def fresh(self) -> list[nn.Module]:
         return [self.classifier, self.discriminator]
+
+
+def mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    """A network of two hidden layers."""
+    layers = nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, outputs)
+    return nn.Sequential(*layers)
+
+
+def adversary_sgd(algorithm: Algorithm, module: nn.Module) -> SGD:
+    """SGD of a discriminator, at `discriminator_lr` times the rate of layers from random weights."""
+    optimiser = algorithm.sgd(module)
+    for group in optimiser.param_groups:
+        group["factor"] *= algorithm.config.method.discriminator_lr
+    return optimiser
+
+
+def ramp(progress: float) -> float:
+    """From 0 at the start of training to nearly 1 at its half."""
+    return 2 / (1 + math.exp(-10 * progress)) - 1
 
 
 def reverse_gradient(x: Tensor, factor: float) -> Tensor:
