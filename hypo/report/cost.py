@@ -11,22 +11,22 @@ import pandas as pd
 from hypo import records
 from hypo.config import Config, configure
 from hypo.data.benchmarks import REGISTRY
-from hypo.publish import Table
-from hypo.tables import NAMES
+from hypo.report import text
+from hypo.report.table import Table
 
 SEEDS = 3  # the paper's number of runs
 TIMED = {"mobilenet_v2": "MobileNetV2", "resnet18": "narrow ResNet-18"}
-"""Backbone of cpu scale -> how `make bench` calls it."""
+"""Backbone of cpu scale -> its name in `make bench`."""
 
 
 def training_images(config: Config) -> int:
-    """Images that a run trains on, from the published counts: validation is left out, and the held-out domain."""
+    """Images that a run trains on, from the published counts: without validation and the held-out domain."""
     spec = REGISTRY[config.benchmark]
     if spec.counts:
         pool = sum(count for domain, count in spec.counts.items() if domain != config.held_out)
     elif "train" in spec.class_counts:
         pool = sum(spec.class_counts["train"])
-    else:  # ImageNet-100, of which only the most there can be is known
+    else:  # ImageNet-100, of which only an upper limit is known
         pool = int(re.sub(r"\D", "", spec.images)) - sum(spec.class_counts["val"])
     return pool - round(config.fraction * pool)
 
@@ -51,11 +51,11 @@ def bench() -> dict[str, Any]:
     return json.loads((records.home() / "bench.json").read_text())["training"]
 
 
-def cost(benchmark: str, held_out: str | None = None) -> Table:
+def table(benchmark: str, held_out: str | None = None) -> Table:
     """What a run of HYPO takes at the scales that use the benchmark's own images, and what a row of its table takes."""
     domains = REGISTRY[benchmark].domains
     tests = domains if len(domains) > 1 else (None,)
-    at_most = "at most " * REGISTRY[benchmark].images.startswith("<=")
+    at_most = "at most " if REGISTRY[benchmark].images.startswith("<=") else ""
     shown, numbers = {}, []
     for scale in ("cpu", "paper"):
         config = configure(benchmark, "hypo", held_out, scale)
@@ -67,26 +67,18 @@ def cost(benchmark: str, held_out: str | None = None) -> Table:
             "training images": f"{at_most}{training_images(config):,}",
             "epochs × views": f"{config.epochs} × {config.views}",
             "passes of a run": f"{at_most}{one:,}",
-            "time of a run": duration(one / speed) if speed else "not measured",
+            "time of a run": text.duration(one / speed) if speed else "not measured",
             "passes of a row": f"{at_most}{row:,}",
-            "time of a row": duration(row / speed) if speed else "not measured",
+            "time of a row": text.duration(row / speed) if speed else "not measured",
         }
         numbers.append((scale, training_images(config), config.epochs, config.views, one, row, speed))
-    without = f" without {held_out}" if held_out else ""
-    runs = f"{SEEDS} seeds" + f" of {len(tests)} held-out domains" * (len(tests) > 1)
+    without = f" without {text.words(held_out)}" if held_out else ""
+    runs = f"{SEEDS} seeds" + (f" of {len(tests)} held-out domains" if len(tests) > 1 else "")
     caption = (
-        f"What it takes to train HYPO on {NAMES[benchmark]}{without}. A pass is one image forward and backward; a row "
-        f"of the paper's table is {len(tests) * SEEDS} runs, {runs}. Times: {bench()['machine']['cores']} cores, from "
+        f"What it takes to train HYPO on {text.data(benchmark)}{without}. A pass is one image forward and backward; a "
+        f"row of the paper's table is {len(tests) * SEEDS} runs, {runs}. Times: {bench()['machine']['cores']} cores, from "
         "make bench, without evaluation; no GPU was timed here."
     )
     columns = ["scale", "training_images", "epochs", "views", "passes_of_a_run", "passes_of_a_row", "images_per_second"]
     frame = pd.DataFrame(shown).rename_axis("cost")
-    return Table(frame, f"cost_{benchmark}", caption, numbers=pd.DataFrame(numbers, columns=columns))
-
-
-def duration(seconds: float) -> str:
-    """43 s, 12 min, 3.4 h or 2.1 days."""
-    for unit, length in (("days", 86400), ("h", 3600)):
-        if seconds >= length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
+    return Table(frame, f"cost-{benchmark}", caption, numbers=pd.DataFrame(numbers, columns=columns))
