@@ -151,7 +151,7 @@ def disagreements() -> pd.DataFrame:
 
 
 def lead_on_office_home() -> tuple[float, str, float, list[str]]:
-    """HYPO's lead by the text, whom it cites, the lead over them by Table 5, and over whom the lead is the printed one."""
+    """HYPO's lead as the text prints it, the method it cites, the lead over that by Table 5, and whom the printed fits."""
     claim = table("text").query("column == 'office_home'").iloc[0]
     averages = ranks("officehome")["average"]["value"]
     lead, printed = (averages["hypo"] - averages).round(1), names("officehome")

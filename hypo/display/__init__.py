@@ -38,13 +38,16 @@ def table(given: Table) -> str:
     kinds = {name: "" if pd.api.types.is_numeric_dtype(frame[name]) else ' class="text"' for name in frame}
     head = "".join(f"<th{kinds[name]}>{inline(str(name))}</th>" for name in frame)
     rows = "".join(
-        "<tr>" + "".join(f"<td{kinds[n]}>{_cell(v, given.decimals)}</td>" for n, v in zip(frame, row, strict=True)) + "</tr>"
+        "<tr>"
+        + "".join(f"<td{kinds[n]}>{_cell(v, given.decimals)}</td>" for n, v in zip(frame, row, strict=True))
+        + "</tr>"
         for row in frame.itertuples(index=False, name=None)
     )
     text = " ".join(filter(None, [badges(given.about), inline(given.caption)]))
     caption = f"<caption>{text}</caption>" if text else ""
     shown = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    return f'<div class="hypo-table">{shown}</div>{source(given.name, frame if given.numbers is None else given.numbers, given.records)}'
+    below = source(given.name, given.frame if given.numbers is None else given.numbers, given.records)
+    return f'<div class="hypo-table">{shown}</div>{below}'
 
 
 def badges(about: Iterable[str]) -> str:

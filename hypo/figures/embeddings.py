@@ -46,7 +46,7 @@ def umap(z: np.ndarray, seed: int = 0) -> np.ndarray:
 def mapped(stored: dict[str, tuple[pd.DataFrame, np.ndarray]], count: int, seed: int = 0) -> pd.DataFrame:
     """A map of `count` samples at most under each method, in the form that `Map` takes.
 
-    stored  method -> `hypo.neighbours.samples` of its run; all runs must have tested the same images
+    stored  method -> `hypo.report.geometry.samples` of its run and z (N, d); all runs must have tested the same images
     """
     (frame, _), *others = stored.values()
     if any(not frame["index"].equals(other["index"]) for other, _ in others):
@@ -63,7 +63,7 @@ def mapped(stored: dict[str, tuple[pd.DataFrame, np.ndarray]], count: int, seed:
 class Map:
     """The same samples under several methods side by side: domains by colour, classes by marker.
 
-    samples  one row a sample: index, class, domain, part (ood_test is outlined), and for each method its coordinates
+    samples  one row per sample: index, class, domain, part (ood_test is outlined), and for each method its coordinates
              <method>_x, <method>_y and, where it is known, <method>_prediction
     methods  name of the columns -> title
     alt      alternative text: what a reader sees in it

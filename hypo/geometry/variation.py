@@ -78,7 +78,7 @@ def inter_class_separation(
 def _divergences(
     cells: dict[Cell, Tensor], pairs: list[tuple[Cell, Cell]], regularisation: float, tolerance: float
 ) -> pd.DataFrame:
-    """One row a pair: sinkhorn, marginal_error, n_a, n_b. A cell's transport to itself is solved once, not per pair."""
+    """One row per pair: sinkhorn, marginal_error, n_a, n_b. A cell's transport to itself is solved once."""
     for name, value in (("regularisation", regularisation), ("tolerance", tolerance)):
         if not value > 0:
             raise ValueError(f"{name} must be above 0, not {value}; smaller is nearer to exact transport and slower")

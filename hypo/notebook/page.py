@@ -1,18 +1,20 @@
-"""How a page begins: its parameters are checked, and its scale is chosen and said, in the first seconds."""
+"""How a page begins: its parameters are checked, and its scale is chosen and stated."""
 
 from __future__ import annotations
 
-import html
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypo import records
-from hypo.config import FIELDS, Config, configure, identity
+import pandas as pd
+
+from hypo import runs
+from hypo.config import MAIN, Config, configure, settings
 from hypo.data.benchmarks import REGISTRY, load, locate
 from hypo.data.imageset import ImageSet
+from hypo.display import banner
+from hypo.report import text
 from hypo.suggest import one_of
-from hypo.training.engine import choose_scale, run
+from hypo.training.engine import choose_scale, recorded, run
 
 PLAIN = (str, int, float, bool, type(None))
 
@@ -44,11 +46,10 @@ class Page:
         """Whether the digits stand in for the page's benchmark."""
         return self.config.benchmark != self.benchmark
 
-    def run(self, **overrides: Any) -> dict[str, Any]:
-        """The record of the page's run, trained now if need be, with `overrides` of its configuration."""
-        main = ("benchmark", "algorithm", "held_out", "scale", "seed")
-        chosen = {name: getattr(self.config, name) for name in main}
-        return run(**chosen | self.overrides | overrides)
+    def run(self, **overrides: Any) -> pd.Series:
+        """The page's run, trained now if need be, with `overrides` of its configuration: a row of `hypo.runs.load`."""
+        chosen = {name: getattr(self.config, name) for name in MAIN}
+        return runs.of(run(**chosen | self.overrides | overrides))
 
     def images(self) -> ImageSet | None:
         """The images behind the run, None when they are not on this machine."""
@@ -56,29 +57,28 @@ class Page:
         return load(self.config.benchmark, size=self.config.size) if here else None
 
     def _repr_html_(self) -> str:
-        c = self.config
-        tested = f"{c.held_out.replace('_', ' ')} held out" if c.held_out else "tested on corruptions"
+        c, name = self.config, text.data(self.benchmark)
+        tested = f"{text.words(c.held_out)} held out" if c.held_out else "tested on corruptions"
         made = "Loaded from the record of an earlier run." if self.recorded else "Trained now."
-        stands_in = f"The digits stand in for {self.benchmark}: all up to the paper's table is about digits."
-        text = [
-            f"<strong>{c.scale} scale</strong>: {c.algorithm} on {c.benchmark}, {tested}, seed {c.seed}. {made}",
-            re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(self.why)) + f" {stands_in}" * self.demo,
-        ]
-        return f'<div class="hypo-banner">{"<br>".join(text)}</div>'
+        stands_in = f" The run on this page is therefore of the embedded digits, not of {name}." if self.demo else ""
+        return banner(
+            f"**{c.scale} scale**: {c.algorithm} on {text.data(c.benchmark)}, {tested}, seed {c.seed}. {made}",
+            self.why + stands_in,
+        )
 
 
 def begin(names: dict[str, Any], benchmark: str) -> Page:
     """Check the parameters of the page about `benchmark`, given as `globals()` of the cell after them.
 
-    Every plain value among `names`, but for CONSTANTS, must be a field of `hypo.config.Config`; a misspelt one is
-    refused with the nearest.
-    scale None takes the largest scale that this machine is ready for, or of which a record is there.
+    Every plain value among `names`, except CONSTANTS, must be a setting of the page's method; a misspelt one is refused
+    with the nearest. Scale None takes the largest scale that this machine is ready for, or that has a record.
     """
     own = {name: value for name, value in names.items() if not (name.startswith("_") or name.isupper())}
     given = {name: value for name, value in own.items() if isinstance(value, PLAIN)}
     try:
+        known = settings(given.get("algorithm", "hypo"))
         for name in given:
-            one_of("parameter", name, FIELDS)
+            one_of("parameter", name, known)
         return _page(one_of("benchmark", benchmark, REGISTRY), **given)
     except ValueError as error:
         raise ParameterError(str(error)) from None
@@ -101,9 +101,6 @@ def _page(
             return configure(benchmark, algorithm, held_out, scale, seed, **overrides)
         return configure("digits", algorithm, _style(held_out, domains), "demo", seed, **overrides)
 
-    def recorded(config: Config) -> bool:
-        return records.find(records.config_hash(identity(config, ""))) is not None
-
     if scale is not None:
         why = "The scale was asked for."
     else:
@@ -113,13 +110,13 @@ def _page(
             "cpu": "The data is here, a GPU is not.",
             "demo": "They are built in."
             if benchmark == "digits"
-            else f"{benchmark} is not on this machine; `hypo data {benchmark}` fetches it.",
+            else f"{text.data(benchmark)} is not on this machine; `hypo data {benchmark}` fetches it.",
         }[scale]
-        larger = [s for s in ("paper", "cpu") if scale == "demo" and recorded(configured(s))]
+        larger = [s for s in ("paper", "cpu") if scale == "demo" and recorded(configured(s)) is not None]
         if larger:
             scale, why = larger[0], f"{why} A run on it is recorded, and shown."
     config = configured(scale)
-    return Page(benchmark, config, recorded(config), why, overrides)
+    return Page(benchmark, config, recorded(config) is not None, why, overrides)
 
 
 def _style(held_out: str | None, domains: tuple[str, ...]) -> str | None:

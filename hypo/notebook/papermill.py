@@ -57,7 +57,7 @@ def _slug(value: str) -> str:
 
 
 class Refused:
-    """What papermill asks for under the entry point's own name, which no path has."""
+    """The handler that papermill wants from an entry point; no path begins with its name, so it is never called."""
 
 
 if "papermill" in Path(sys.argv[0]).parts[-2:] or Path(sys.argv[0]).stem == "papermill":

@@ -140,7 +140,7 @@ def evidence(line: Any) -> str:
         return found.reason
     if not found.findings:
         return missing(found, line)
-    several = "compare" == line.rule["kind"] and _combinations(line.rule) > 1
+    several = line.rule["kind"] == "compare" and _combinations(line.rule) > 1
     if not several:
         return measured(found.findings[0])
     weakest = claims.weakest(found.findings, above="above" in line.rule)

@@ -15,7 +15,7 @@ BY = ["source", "algorithm"]
 
 
 def single(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Accuracies under corruptions of our runs at their scale's defaults, in percent: one row per run, column, severity.
+    """Accuracies in percent under corruptions of our runs at their scale's defaults: one row per run, column, severity.
 
     source  "ours, <scale> scale" and whether the corrupted images are "published" or "generated"; other columns are
             those of `hypo.runs.accuracies`, `held_out` left out
@@ -27,7 +27,7 @@ def single(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
 
 
 def by_corruption(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
-    """The paper's numbers and ours by corruption, the mean over severities and seeds: BY, column, fields of Estimate."""
+    """The paper's numbers and ours by corruption, means over severities and seeds: BY, column, fields of Estimate."""
     ours = over_seeds(single(benchmark, frame).query("severity > 0"), "column")
     if benchmark not in paper.TABLES:
         return ours
@@ -74,8 +74,8 @@ def table(frame: pd.DataFrame | None = None) -> Table:
         for name in [name for name in METHODS if who == "ours" and name in gaps]:
             shown[f"{METHODS[name]}, ours − paper's ({source})"] = gaps[name].to_numpy()
     caption = (
-        "Table 3: accuracy in % on CIFAR-10 under each corruption, ours as the mean over its five severities (the paper "
-        f"does not say which it took); gain: HYPO minus ERM, in points. {reading(found)}"
+        "Table 3: accuracy in % on CIFAR-10 under each corruption, ours as the mean over its five severities (the "
+        f"paper does not say which it took); gain: HYPO minus ERM, in points. {reading(found)}"
     )
     csv = found.drop(columns=["settings", "data"])
     of = about(["cifar10"] if (found["who"] == "ours").any() else [], paper=True)

@@ -76,8 +76,8 @@ def table(benchmark: str, held_out: str | None = None) -> Table:
     runs = f"{SEEDS} seeds" + (f" of {len(tests)} held-out domains" if len(tests) > 1 else "")
     caption = (
         f"What it takes to train HYPO on {text.data(benchmark)}{without}. A pass is one image forward and backward; a "
-        f"row of the paper's table is {len(tests) * SEEDS} runs, {runs}. Times: {bench()['machine']['cores']} cores, from "
-        "make bench, without evaluation; no GPU was timed here."
+        f"row of the paper's table is {len(tests) * SEEDS} runs, {runs}. Times: {bench()['machine']['cores']} cores, "
+        "from make bench, without evaluation; no GPU was timed here."
     )
     columns = ["scale", "training_images", "epochs", "views", "passes_of_a_run", "passes_of_a_row", "images_per_second"]
     frame = pd.DataFrame(shown).rename_axis("cost")

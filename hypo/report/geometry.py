@@ -106,8 +106,8 @@ def epsilon_table(frame: pd.DataFrame | None = None) -> Table:
         for line in ours.itertuples()
     ]
     caption = (
-        "Table 14: epsilon-hat of HYPO; ours on in-distribution test images, the mean over held-out domains of the mean "
-        "over seeds (n runs), with its 95% interval."
+        "Table 14: epsilon-hat of HYPO; ours on in-distribution test images, the mean over held-out domains of the "
+        "mean over seeds (n runs), with its 95% interval."
     )
     shown = pd.DataFrame(rows, columns=["numbers", "data", "scale", "epsilon-hat", "n"])
     return Table(shown, "table-14", caption, ours["files"], ours, labels=3, about=about(ours["benchmark"], paper=True))
@@ -188,7 +188,7 @@ def trained_prototypes(frame: pd.DataFrame) -> Table:
     shown = rows.groupby(["benchmark", "scale", "algorithm", "C"]).agg(**parts).reset_index()
     shown.insert(6, "ETF's separation", shown["C"] / (shown["C"] - 1))
     shown["benchmark"] = shown["benchmark"].map(text.data)
-    caption = "Trained prototypes against the simplex ETF, at the defaults of each scale; gap and separation are means over runs."
+    caption = "Prototypes of runs at their scale's defaults against the simplex ETF; gap and separation are means."
     of = about(rows["benchmark"])
     return Table(shown, "etf-trained", caption, rows["file"], rows, decimals=3, labels=3, about=of)
 

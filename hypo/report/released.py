@@ -178,7 +178,7 @@ def drift(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def learning_rates(frame: pd.DataFrame) -> pd.DataFrame:
-    """Runs with cartoon held out, seed 0, that differ from the defaults by their learning rates only, and the defaults."""
+    """Runs with cartoon held out and seed 0 whose learning rates alone differ from the defaults, and the defaults."""
     own = frame["changed"].map(lambda changed: changed.keys() <= {"lr", "head_lr"}).astype(bool)
     chosen = frame[own & (frame["held_out"] == "cartoon") & (frame["seed"] == 0)]
     found = pd.DataFrame(

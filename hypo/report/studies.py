@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from hypo import paper, runs
@@ -206,8 +205,8 @@ def gains(frame: pd.DataFrame, setting: Setting, algorithms: Iterable[str]) -> T
     )
     what = text.settings(setting)
     caption = (
-        f"OOD accuracy with {what} minus that without, in points with 95% intervals, over runs of the same seed; looked "
-        f"for: {text.listed([*algorithms])}. What is not listed was not run."
+        f"OOD accuracy with {what} minus that without, in points with 95% intervals, over runs of the same seed; "
+        f"looked for: {text.listed([*algorithms])}. What is not listed was not run."
     )
     return Table(
         shown, f"gain-{'-'.join(setting)}", caption, found["files"], found, labels=4, about=about(found["benchmark"])
