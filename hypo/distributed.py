@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -61,11 +63,11 @@ def mean_over_ranks(terms: dict[str, Tensor]) -> dict[str, float]:
     return dict(zip(terms, values.tolist(), strict=True))
 
 
-def average_gradients(module: nn.Module) -> None:
+def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
     """Average the gradients over ranks in one message, as DistributedDataParallel does in several."""
     if world() == 1:
         return
-    gradients = [p.grad for p in module.parameters() if p.grad is not None]
+    gradients = [p.grad for p in parameters if p.grad is not None]
     flat = torch.cat([g.flatten() for g in gradients])
     dist.all_reduce(flat)
     flat /= world()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,23 @@ class HypoTerms(NamedTuple):
     total: Tensor
     variation: Tensor
     separation: Tensor
+
+
+def falling_temperature(progress: float, start: float = 1.0, end: float = 0.1, share: float = 0.3) -> float:
+    """tau at a share `progress` of the training: from `start` to `end` in equal ratios over the first `share` of it.
+
+        criterion.temperature = falling_temperature(step / steps)      # before each call of a HypoLoss
+
+    At tau = 0.1 a network that cannot yet tell the classes apart has the least loss with all embeddings in one heap,
+    where both losses have no gradient along the sphere; a high temperature at first keeps it away from there. This
+    start is not the paper's, whose tau is constant.
+    """
+    if not (start > 0 and end > 0 and 0 < share <= 1 and 0 <= progress <= 1):
+        raise ValueError(
+            "a falling temperature needs start and end above 0, share in (0, 1] and progress in [0, 1], "
+            f"not start {start}, end {end}, share {share}, progress {progress}"
+        )
+    return end * math.exp(max(0.0, 1 - progress / share) * math.log(start / end))
 
 
 class HypoLoss(nn.Module):
@@ -78,10 +96,13 @@ class HypoLoss(nn.Module):
 
     def forward(self, z: Tensor, y: Tensor, domains: Tensor | None = None) -> HypoTerms:
         """z (N, d) unit vectors, y (N,) int64, domains (N,) int64 to add same-domain hard negatives (Eq. hard_neg)."""
+        return self.terms(*whole_batch(z, y, domains))
+
+    def terms(self, z: Tensor, y: Tensor, domains: Tensor | None = None) -> HypoTerms:
+        """`forward` for a batch that was gathered from all ranks before."""
         if z.dtype in (torch.float16, torch.bfloat16):
             check(z=z)
             z = to_sphere(z)
-        z, y, domains = whole_batch(z, y, domains)
         mu = self.prototypes  # (C, d)
         check(z=z, y=y, prototypes=mu, domains=domains)
         if self.learnable:
