@@ -57,7 +57,7 @@ NAMES = {
     "terra_incognita": "Terra Incognita",
     "cifar10": "CIFAR-10",
     "imagenet100": "ImageNet-100",
-    "digits": "the embedded digits",
+    "digits": "the digits",
 }
 """Benchmark -> its name in prose."""
 
@@ -151,7 +151,7 @@ def disagreements() -> pd.DataFrame:
 
 
 def lead_on_office_home() -> tuple[float, str, float, list[str]]:
-    """HYPO's lead as the text prints it, the method it cites, the lead over that by Table 5, and whom the printed fits."""
+    """HYPO's lead as the text prints it, the method it cites, the lead over that by Table 5, and whom the text fits."""
     claim = table("text").query("column == 'office_home'").iloc[0]
     averages = ranks("officehome")["average"]["value"]
     lead, printed = (averages["hypo"] - averages).round(1), names("officehome")

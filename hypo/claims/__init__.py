@@ -76,7 +76,7 @@ def _by_scale(claim: dict[str, Any], frame: pd.DataFrame, scales: list[str], dig
     data = "digits" if digits else benchmark
     corrupted = benchmark in CORRUPTED.values()
     here = frame[(frame["benchmark"] == data) & ((frame["held_out"] == "") == corrupted)]
-    wanted = [scale for scale in scales if kind != "near" or scale == "paper"]
+    wanted = ["paper"] if kind == "near" else scales
     return {scale: judge(claim, here[here["scale"] == scale]) for scale in wanted}
 
 

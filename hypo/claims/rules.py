@@ -50,7 +50,8 @@ def _compare(rule: dict[str, Any], frame: pd.DataFrame) -> Evidence:
 
 def _lead(frame: pd.DataFrame, measure: str, of: Setting, than: Setting, above: bool) -> Finding | None:
     """How far `of` is ahead of `than`, over the pairs of runs that both have; None without a pair."""
-    pairs = runs.paired(runs.values(frame, of, measure), runs.values(frame, than, measure))
+    sides = [runs.values(frame, setting, measure) for setting in (of, than) if len(runs.made_with(frame, setting))]
+    pairs = runs.paired(*sides) if len(sides) == 2 else frame[:0]
     if pairs.empty:
         return None
     lead = runs.estimate(pairs["value"], pairs["held_out"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -30,11 +30,15 @@ def numbers(benchmark: str, frame: pd.DataFrame) -> pd.DataFrame:
     difference  ours minus the paper's
     """
     printed = paper.of_benchmark(benchmark)
-    single = _single(frame[frame["benchmark"] == benchmark])
-    domains = [domain for names in frame.loc[frame["benchmark"] == benchmark, "domains"] for domain in names]
-    columns = paper.columns(printed) or [*dict.fromkeys(domains)]
+    single, columns = _single(frame[frame["benchmark"] == benchmark]), columns_of(benchmark, frame)
     every = pd.concat([single, runs.averages(single, columns, [*BY, "seed"])], ignore_index=True)
     return beside(printed, runs.summarise(every[every["column"].isin([*columns, "average"])], [*BY, "column"]))
+
+
+def columns_of(benchmark: str, frame: pd.DataFrame) -> list[str]:
+    """The columns of a benchmark's table but for the average: the paper's, else the domains of the runs."""
+    domains = [domain for names in frame.loc[frame["benchmark"] == benchmark, "domains"] for domain in names]
+    return paper.columns(paper.of_benchmark(benchmark)) or [*dict.fromkeys(domains)]
 
 
 def beside(printed: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
@@ -49,15 +53,16 @@ def beside(printed: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([part for part in both if len(part)] or both[:1], ignore_index=True)
 
 
-def lines(found: pd.DataFrame, order: Iterable[str], decimals: int = 1) -> pd.DataFrame:
+def lines(found: pd.DataFrame, order: Iterable[str], columns: Sequence[str], decimals: int = 1) -> pd.DataFrame:
     """`numbers` as text, one line per method and source, ours below the paper's with the difference to it.
 
     order  algorithms in the order of their lines; others follow by name
     """
-    columns, versions = [*dict.fromkeys(found["column"])], found.loc[found["who"] == "ours", "data"].nunique()
+    versions = found.loc[found["who"] == "ours", "data"].nunique()
     rows = []
     for algorithm in dict.fromkeys([*order, *sorted(set(found["algorithm"]))]):
-        block = found[found["algorithm"] == algorithm].sort_values("scale", key=_by_scale, kind="stable")
+        block = found[found["algorithm"] == algorithm]
+        block = block.sort_values(["scale", "settings"], key=_defaults_first, kind="stable")
         for (who, scale, settings, data), line in block.groupby(["who", "scale", "settings", "data"], sort=False):
             where = [f"{scale} scale" if scale else "", text.settings(dict(settings)), f"data {data[:8]}"]
             source = ", ".join(filter(None, where[:2] + where[2:] * (versions > 1 and who == "ours")))
@@ -88,20 +93,27 @@ def table(benchmark: str, frame: pd.DataFrame | None = None) -> Table:
     caption.append(reading(found))
     caption += dict.fromkeys(note for notes in frame.loc[frame["benchmark"] == benchmark, "notes"] for note in notes)
     decimals = 2 if benchmark == "cifar10" else 1
-    return ranked(found, benchmark, " ".join(caption), paper.ranks(label) if label else None, decimals=decimals)
+    columns, placed = [*columns_of(benchmark, frame), "average"], paper.ranks(label) if label else None
+    return ranked(found, benchmark, " ".join(caption), columns, placed, decimals)
 
 
 def ranked(
-    found: pd.DataFrame, name: str, caption: str, placed: pd.DataFrame | None, by: str = "average", decimals: int = 1
+    found: pd.DataFrame,
+    name: str,
+    caption: str,
+    columns: Sequence[str],
+    placed: pd.DataFrame | None = None,
+    decimals: int = 1,
 ) -> Table:
     """`lines` with the rank of each method, the best first; its name and rank once only.
 
-    placed  of `hypo.paper.ranks`, None for numbers that the paper does not have
-    by      the column that the ranks are of
+    columns  of the table; the last is the one that the ranks are of
+    placed   of `hypo.paper.ranks`, None for numbers that the paper does not have
     """
+    by = columns[-1]
     printed = found[(found["who"] == "paper") & (found["column"] == by)]
     order = printed.sort_values("value", ascending=False, kind="stable")["algorithm"]
-    shown = lines(found, order, decimals)
+    shown = lines(found, order, columns, decimals)
     if placed is not None:
         ranks = {method(each): str(rank) for each, rank in placed[by]["rank"].items()}
         shown.insert(0, "rank", shown["method"].map(lambda name: ranks.get(name, "")))
@@ -120,7 +132,7 @@ def summary(frame: pd.DataFrame | None = None) -> Table:
     own = [numbers(name, frame).query("who == 'ours' and column == 'average'").assign(column=name) for name in _all()]
     found = beside(paper.table("all"), pd.concat(own))
     caption = "Table 1: OOD accuracy in %, averaged over the held-out domains, ranked by the printed average. "
-    return ranked(found, "table-1", caption + reading(found), paper.ranks("all"))
+    return ranked(found, "table-1", caption + reading(found), [*_all(), "average"], paper.ranks("all"))
 
 
 def rank_table() -> Table:
@@ -140,7 +152,7 @@ def recent(frame: pd.DataFrame | None = None) -> Table:
     found = beside(paper.table("cifar10c"), ours)
     caption = f"Table 15: accuracy in % under Gaussian noise on CIFAR-10. {reading(found)}"
     placed = paper.ranks("cifar10c", by="gaussian_noise")
-    return ranked(found, "table-15", caption, placed, "gaussian_noise", decimals=2)
+    return ranked(found, "table-15", caption, ["gaussian_noise"], placed, decimals=2)
 
 
 def standing(label: str, algorithm: str = "hypo", column: str = "average") -> str:
@@ -199,8 +211,8 @@ def _methods() -> dict[str, str]:
     return {key: name for label in ("all", "cifar10c", "pcl-swad") for key, name in paper.names(label).items()}
 
 
-def _by_scale(scales: pd.Series) -> pd.Series:
-    return scales.map(["", *SCALES].index)
+def _defaults_first(values: pd.Series) -> pd.Series:
+    return values.map(["", *SCALES].index if values.name == "scale" else len)
 
 
 def _all() -> list[str]:

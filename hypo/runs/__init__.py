@@ -2,7 +2,7 @@
 
 from hypo.runs.frame import Setting, failed_to_train, load, made_with, of, row
 from hypo.runs.measures import MEASURES, accuracies, values
-from hypo.runs.statistics import CONFIDENCE, KEYS, Estimate, averages, estimate, paired
+from hypo.runs.statistics import CONFIDENCE, KEYS, Estimate, averages, estimate, paired, summarise
 from hypo.runs.stored import Embeddings, embeddings
 
 __all__ = [
@@ -22,5 +22,6 @@ __all__ = [
     "of",
     "paired",
     "row",
+    "summarise",
     "values",
 ]

@@ -55,7 +55,7 @@ def row(record: dict[str, Any], path: Path | None = None) -> dict[str, Any]:
     measures = {f"{rule}.{name}": value for rule, own in record["final"].items() for name, value in own.items()}
     return (
         config
-        | {"held_out": config["held_out"] or "", "data": record["data"], "config_hash": record["config_hash"]}
+        | {"benchmark": benchmark["name"], "held_out": config["held_out"] or "", "data": record["data"], "config_hash": record["config_hash"]}
         | {"changed": different, "at_defaults": not different, "failed": failed_to_train(record)}
         | {"classes": tuple(benchmark["classes"]), "domains": tuple(benchmark["domains"])}
         | {"notes": tuple(benchmark["notes"]), "fingerprint": benchmark["fingerprint"]}
@@ -88,8 +88,7 @@ def failed_to_train(record: dict[str, Any]) -> bool:
 def made_with(frame: pd.DataFrame, setting: Setting) -> pd.DataFrame:
     """The runs with this setting and every other field at its scale's default."""
     wanted = {"algorithm": "hypo"} | {field: value for field, value in setting.items() if field != "rule"}
-    fits = [
-        run["changed"].keys() <= wanted.keys() and all(run.get(field) == value for field, value in wanted.items())
-        for _, run in frame.iterrows()
-    ]
-    return frame[pd.Series(fits, index=frame.index, dtype=bool)]
+    fits = frame["changed"].map(lambda own: own.keys() <= wanted.keys()).astype(bool)
+    for field, value in wanted.items():
+        fits &= (frame[field] == value) if field in frame else False
+    return frame[fits]

@@ -47,13 +47,11 @@ def values(frame: pd.DataFrame, setting: Setting, measure: str) -> pd.DataFrame:
     one_of("measure", measure, MEASURES)
     rule = setting.get("rule", "validation")
     made = made_with(frame, setting)
-    found = made[KEYS].assign(
-        value=[_measured(run, rule, measure) for _, run in made.iterrows()],
-        failed=made["failed"].astype(bool),
-        starts_at_first=[rule == "swad" and run["swad.interval"]["starts_at_first"] for _, run in made.iterrows()],
-        files=made["file"],
-    )
-    return found.astype({"value": float, "starts_at_first": bool}).dropna(subset="value").reset_index(drop=True)
+    starts = [rule == "swad" and span["starts_at_first"] for span in made.get("swad.interval", ())]
+    found = made[KEYS].assign(value=_measured(made, rule, measure), failed=made["failed"], files=made["file"])
+    found["starts_at_first"] = starts
+    kinds = {"value": float, "failed": bool, "starts_at_first": bool}
+    return found.astype(kinds).dropna(subset="value").reset_index(drop=True)
 
 
 def accuracies(frame: pd.DataFrame, rule: str = "validation") -> pd.DataFrame:
@@ -77,14 +75,16 @@ def accuracies(frame: pd.DataFrame, rule: str = "validation") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _measured(run: pd.Series, rule: str, measure: str) -> float | None:
+def _measured(frame: pd.DataFrame, rule: str, measure: str) -> list[float | None]:
+    """The measure of each run, None where it has none; those of embeddings are of the weights chosen on validation."""
+    if frame.empty:
+        return []
     if measure in EMBEDDED:
-        return _on_embeddings(run["path"], measure) if rule == "validation" else None
+        return [_on_embeddings(path, measure) if rule == "validation" else None for path in frame["path"]]
     if measure.startswith("ood."):
-        by_severity = run[f"{rule}.ood"].get(measure.removeprefix("ood."))
-        return None if by_severity is None else 100 * float(np.mean([*by_severity.values()]))
-    value = run[f"{rule}.{measure}"]
-    return value if value is None else value * (100 if MEASURES[measure].percent else 1)
+        tested = [ood.get(measure.removeprefix("ood.")) for ood in frame[f"{rule}.ood"]]
+        return [None if each is None else 100 * float(np.mean([*each.values()])) for each in tested]
+    return [*frame[f"{rule}.{measure}"].astype(float) * (100 if MEASURES[measure].percent else 1)]
 
 
 @functools.cache
@@ -106,4 +106,4 @@ def _hard_pairs(stored: Embeddings) -> float:
 
 
 EMBEDDED: dict[str, Callable[[Embeddings], float]] = {"sinkhorn": _sinkhorn, "hard_pairs": _hard_pairs}
-"""Measures of stored embeddings, which are those of the weights selected on validation."""
+"""Measures of stored embeddings."""
