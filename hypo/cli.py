@@ -164,7 +164,8 @@ def _configure_train(parser: argparse.ArgumentParser) -> None:
 
 def _train(args: argparse.Namespace) -> int:
     from hypo.config import FIELDS
-    from hypo.tables import card
+    from hypo import runs
+    from hypo.report.run import card
     from hypo.training.engine import run
     from hypo.training.launch import process_group
 
@@ -183,7 +184,7 @@ def _train(args: argparse.Namespace) -> int:
             **overrides,
         )
         if leads:
-            print(card(record))
+            print(card(runs.row(record)))
     return 0
 
 
@@ -224,13 +225,14 @@ def _sweep(args: argparse.Namespace) -> int:
 
 
 def _configure_table(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="a benchmark, or the label of one of the paper's tables")
+    parser.add_argument("name", help="a benchmark, or the number of one of the paper's tables")
 
 
 def _table(args: argparse.Namespace) -> int:
-    from hypo.tables import compare, render
+    from hypo.report.named import named
+    from hypo.report.table import render
 
-    print(render(compare(args.name)), end="")
+    print(render(named(args.name)), end="")
     return 0
 
 

@@ -62,13 +62,6 @@ NAMES = {
 """Benchmark -> its name in prose."""
 
 
-def label_of(name: str) -> str:
-    """The label of a table from its number, "Table 4", "table4" or "4", or from its label."""
-    numbers = {number.removeprefix("Table "): label for label, number in NUMBERS.items() if number.startswith("Table")}
-    short = re.sub(r"(?i)^table\s*", "", name.strip())
-    return name if name in NUMBERS else numbers[one_of("table of the paper", short, numbers)]
-
-
 @functools.cache
 def _read(label: str) -> pd.DataFrame:
     folder = records.home() / "paper"
@@ -115,6 +108,16 @@ def short_name(method: str) -> str:
 def registry_name(method: str) -> str:
     """The registry's name of a method from the printed one: HYPO (Ours) -> hypo, CE -> erm, I-Mixup -> i_mixup."""
     return re.sub(r"\W+", "_", short_name(method).lower())
+
+
+@functools.cache
+def _methods() -> dict[str, str]:
+    return {algorithm: name for label in ("all", "cifar10c", "pcl-swad") for algorithm, name in names(label).items()}
+
+
+def method_name(algorithm: str) -> str:
+    """An algorithm of the registry by its name in the paper; as it is where the paper has none."""
+    return _methods().get(algorithm, algorithm)
 
 
 def names(label: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -70,7 +69,7 @@ def lines(found: pd.DataFrame, order: Iterable[str], columns: Sequence[str], dec
             counts = line["n"].dropna().unique()
             n = f", n={counts[0]:.0f}" if len(counts) == 1 and counts[0] else ""
             shown = [text.cell(each, decimals, own_n=len(counts) > 1) for each in line.itertuples()]
-            name = method(algorithm)
+            name = paper.method_name(algorithm)
             rows.append([name, f"{who}, {source}{n}" if source else who, *shown])
             if line["difference"].notna().any():
                 gaps = [text.number(each, decimals, sign=True) for each in line["difference"]]
@@ -115,7 +114,7 @@ def ranked(
     order = printed.sort_values("value", ascending=False, kind="stable")["algorithm"]
     shown = lines(found, order, columns, decimals)
     if placed is not None:
-        ranks = {method(each): str(rank) for each, rank in placed[by]["rank"].items()}
+        ranks = {paper.method_name(each): str(rank) for each, rank in placed[by]["rank"].items()}
         shown.insert(0, "rank", shown["method"].map(lambda name: ranks.get(name, "")))
     again = shown["method"].duplicated()
     for column in [column for column in ("rank", "method") if column in shown]:
@@ -199,16 +198,6 @@ def reading(found: pd.DataFrame) -> str:
     if ours["difference"].notna().any():
         said += "; ours − paper's in points; a method without a line of ours was not run"
     return f"{said}."
-
-
-def method(algorithm: str) -> str:
-    """An algorithm by its name in the paper, or as it is."""
-    return _methods().get(algorithm, algorithm)
-
-
-@functools.cache
-def _methods() -> dict[str, str]:
-    return {key: name for label in ("all", "cifar10c", "pcl-swad") for key, name in paper.names(label).items()}
 
 
 def _defaults_first(values: pd.Series) -> pd.Series:

@@ -6,14 +6,13 @@ from typing import Any
 
 import pandas as pd
 
-from hypo import claims
+from hypo import claims, paper
 from hypo.algorithms import ALGORITHMS
 from hypo.claims import OUTCOMES, Evidence, Finding
 from hypo.claims.checks import CHECKS
 from hypo.report import text
-from hypo.report.benchmarks import method
 from hypo.report.table import Table
-from hypo.runs import CONFIDENCE, MEASURES, Setting
+from hypo.runs import CONFIDENCE, MEASURES
 
 READING = (
     "supported: the 95% interval excludes zero on the claimed side; contradicted: on the other side; inconclusive: it "
@@ -104,11 +103,10 @@ def rule(given: dict[str, Any]) -> str:
     kind, side = given["kind"], "above" if "above" in given else "below"
     measures = [MEASURES[name].words for name in claims.many(given.get("measure", []))]
     measure = ", ".join([*measures[:1], *(words.removeprefix("accuracy under ") for words in measures[1:])])
-    of = label(given.get("of", {}))
+    of = text.label(given.get("of", {}))
     if kind == "compare":
-        return (
-            f"{measure} of {of} {side} that of {label(given[side])}, in paired runs, with {CONFIDENCE:.0%} confidence"
-        )
+        than = text.label(given[side])
+        return f"{measure} of {of} {side} that of {than}, in paired runs, with {CONFIDENCE:.0%} confidence"
     if kind == "limit":
         return f"{measure} of {of} {side} {given[side]} with {CONFIDENCE:.0%} confidence"
     if kind == "near":
@@ -116,17 +114,6 @@ def rule(given: dict[str, Any]) -> str:
     if kind == "check":
         return CHECKS[given["name"]].rule
     return f"all of {', '.join(given['claims'])}" if kind == "all" else f"none: {given['reason']}"
-
-
-def label(setting: Setting) -> str:
-    """A setting, or several, in a few words: ERM; HYPO with momentum 0.5 or 0.8; HYPO with SWAD."""
-    chosen = {field: " or ".join(map(text.value_of, claims.many(value))) for field, value in setting.items()}
-    algorithm = " or ".join(method(name) for name in claims.many(setting.get("algorithm", "hypo")))
-    chosen.pop("algorithm", None)
-    chosen_rule = chosen.pop("rule", "validation")
-    extra = [f"{text.words(field)} {value}" for field, value in chosen.items()]
-    extra += [] if chosen_rule == "validation" else [chosen_rule.upper() if chosen_rule == "swad" else chosen_rule]
-    return f"{algorithm} with {', '.join(extra)}" if extra else algorithm
 
 
 def evidence(line: Any) -> str:
@@ -148,7 +135,7 @@ def evidence(line: Any) -> str:
     counts = [f"{outcomes.count(each)} {each}" for each in OUTCOMES if each in outcomes]
     absent = _combinations(line.rule) - len(outcomes)
     counts += [f"{absent} not run"] if absent else []
-    of = f"{MEASURES[weakest.measure].words} of {label(weakest.of)} minus {label(weakest.than)}"
+    of = f"{MEASURES[weakest.measure].words} of {text.label(weakest.of)} minus {text.label(weakest.than)}"
     return f"of {_combinations(line.rule)} comparisons {', '.join(counts)}; weakest: {of} {measured(weakest)}"
 
 
@@ -182,7 +169,7 @@ def _counted(found: Evidence) -> str:
 def missing(found: Evidence, line: Any) -> str:
     """How to make the first setting that has no run, how many others there are, and what is not implemented."""
     known = [setting for setting in found.missing if setting.get("algorithm", "hypo") in ALGORITHMS]
-    unknown = [method(setting["algorithm"]) for setting in found.missing if setting not in known]
+    unknown = [paper.method_name(setting["algorithm"]) for setting in found.missing if setting not in known]
     parts = []
     if known:
         changed = {field: value for field, value in known[0].items() if field not in ("algorithm", "rule")}

@@ -18,7 +18,8 @@ from hypo.report.table import Table, about
 from hypo.runs import Setting
 from hypo.suggest import one_of
 
-BY = ["benchmark", "scale"]
+BY = ["benchmark", "scale", "data"]
+"""What one source of ours has in common."""
 
 
 class Study(NamedTuple):
@@ -95,11 +96,12 @@ def numbers(label: str, frame: pd.DataFrame) -> pd.DataFrame:
     """The paper's numbers of a study and ours, one row per number, in percent or percentage points.
 
     row     a variant or a contrast; contrast: which of the two
-    who     "paper" or "ours"; benchmark, scale: where from ("" for the paper's)
+    who     "paper" or "ours"; benchmark, scale, data (version of the images): where from
     column  the held-out domain, or "average" over all of them
     value   of a variant the mean over seeds (the average: over the seeds that have every domain); of a contrast the
             mean of paired differences (the average: over domains, where each has a pair)
     sd, low, high, n, failed, starts_at_first, files as of `summarise`; low and high are the interval of a contrast
+    difference  ours minus the paper's, on its own benchmark only
     """
     study = STUDIES[one_of("study", label, STUDIES)]
     printed = paper.table(label)
@@ -107,19 +109,24 @@ def numbers(label: str, frame: pd.DataFrame) -> pd.DataFrame:
     rows = {name: values[theirs] for name, (theirs, _) in study.variants.items()}
     rows |= {name: rows[a] - rows[b] for name, (a, b) in study.contrasts.items()}
     theirs = pd.concat([row.rename("value").reset_index().assign(row=name) for name, row in rows.items()])
-    theirs = theirs.assign(who="paper", benchmark=study.benchmark, scale="", n=0, failed=0, starts_at_first=0, files="")
-    here = frame[frame["benchmark"].isin([study.benchmark, "digits"]) & (frame["held_out"] != "")]
-    ours = pd.concat(
-        [*_variants(study, here, paper.columns(printed)), *_contrasts(study, here, paper.columns(printed))]
+    theirs = theirs.assign(
+        who="paper", benchmark=study.benchmark, scale="", data="", n=0, failed=0, starts_at_first=0, files=""
     )
+    like = ["pacs", "digits"] if study.benchmark == "pacs" else [study.benchmark]  # four styles for four domains
+    here, columns = frame[frame["benchmark"].isin(like) & (frame["held_out"] != "")], paper.columns(printed)
+    ours = pd.concat([*_variants(study, here, columns), *_contrasts(study, here, columns)])
+    theirs = theirs.reindex(columns=[*ours, "who"])
     found = pd.concat([theirs, ours.assign(who="ours")] if len(ours) else [theirs], ignore_index=True)
-    return found.assign(contrast=found["row"].isin(study.contrasts))
+    own = zip(found["row"], found["column"], strict=True)
+    gaps = found["value"] - [rows[row].get(column, float("nan")) for row, column in own]
+    comparable = (found["who"] == "ours") & (found["benchmark"] == study.benchmark)
+    return found.assign(contrast=found["row"].isin(study.contrasts), difference=gaps.where(comparable))
 
 
 def _variants(study: Study, frame: pd.DataFrame, columns: list[str]) -> Iterable[pd.DataFrame]:
     for name, (_, setting) in study.variants.items():
         single = runs.values(frame, setting, "ood_accuracy").assign(column=lambda each: each["held_out"])
-        whole = runs.averages(single, columns, [*BY, "seed", "data"])
+        whole = runs.averages(single, columns, [*BY, "seed"])
         yield runs.summarise(pd.concat([single, whole]), [*BY, "column"]).assign(row=name)
 
 
@@ -136,42 +143,41 @@ def table(label: str, frame: pd.DataFrame | None = None) -> Table:
     """The paper's table and ours in rows of their own, each with the differences between variants."""
     found, study = numbers(label, runs.load() if frame is None else frame), STUDIES[label]
     columns = [*paper.columns(paper.table(label)), "average"]
-    own = found.loc[found["who"] == "ours", BY].drop_duplicates().itertuples(index=False)
-    sources = [
-        ("paper", study.benchmark, ""),
-        *(("ours", *key) for key in sorted(own, key=lambda k: _order(study, *k))),
-    ]
-    if ("ours", study.benchmark) not in {source[:2] for source in sources}:
-        sources.insert(1, ("ours", study.benchmark, ""))
+    ours = found[found["who"] == "ours"]
+    own = sorted(ours[BY].drop_duplicates().itertuples(index=False), key=lambda key: _order(study, *key))
+    if study.benchmark not in {key.benchmark for key in own}:
+        own.insert(0, (study.benchmark, "", ""))
     rows = []
-    for who, benchmark, scale in sources:
-        block = found[(found["who"] == who) & (found["benchmark"] == benchmark) & (found["scale"] == scale)]
-        source = ", ".join(filter(None, [who, text.data(benchmark), scale and f"{scale} scale"]))
+    for who, key in [("paper", (study.benchmark, "", "")), *(("ours", key) for key in own)]:
+        block = found[(found["who"] == who) & (found[BY] == [*key]).all(axis=1)]
+        version = f"data {key[2][:8]}" if ours.groupby("benchmark")["data"].nunique().max() > 1 and key[2] else ""
+        source = ", ".join(filter(None, [who, text.data(key[0]), key[1] and f"{key[1]} scale", version]))
         for name in [*study.variants, *study.contrasts]:
             line = block[block["row"] == name].set_index("column").reindex(columns)
             if name in study.contrasts and line["value"].isna().all():
                 continue
-            counts = line["n"].dropna().unique()
             shown = text.difference if name in study.contrasts else text.cell
             cells = {column: shown(each) for column, each in zip(columns, line.itertuples(), strict=True)}
-            n = (
-                " to ".join(f"{n:.0f}" for n in sorted({counts.min(), counts.max()}))
-                if len(counts) and who == "ours"
-                else ""
-            )
-            rows.append({"variant": name, "numbers": source, "n": n} | cells)
-    shown = pd.DataFrame(rows).rename(columns=text.words)
+            rows.append({"variant": name, "numbers": source, "n": _span(line["n"])} | cells)
+            if name in study.variants and line["difference"].notna().any():
+                gaps = {column: text.number(gap, sign=True) for column, gap in line["difference"].items()}
+                rows.append({"variant": f"{name}: ours − paper's", "numbers": source, "n": ""} | gaps)
     caption = (
         f"{paper.NUMBERS[label]}: OOD accuracy in % by held-out domain. Ours: mean ± standard deviation over n seeds. "
         "Differences are in points, over n pairs of runs that share domain, seed and split, with 95% intervals."
     )
-    of = about(dict.fromkeys(found.loc[found["who"] == "ours", "benchmark"]), paper=True)
-    return Table(
-        shown, paper.NUMBERS[label].replace(" ", "-").lower(), caption, found["files"], found, labels=2, about=of
-    )
+    name, of = paper.NUMBERS[label].replace(" ", "-").lower(), about(ours["benchmark"], paper=True)
+    shown = pd.DataFrame(rows).rename(columns=text.words)
+    return Table(shown, name, caption, found["files"], found, labels=2, about=of)
 
 
-def _order(study: Study, benchmark: str, scale: str) -> tuple[bool, int]:
+def _span(counts: pd.Series) -> str:
+    """The number of values behind a line: 3, or 3 to 12; nothing for the paper's."""
+    ours = counts[counts > 0]
+    return " to ".join(f"{n:.0f}" for n in sorted({ours.min(), ours.max()})) if len(ours) else ""
+
+
+def _order(study: Study, benchmark: str, scale: str, _data: str) -> tuple[bool, int]:
     """The study's own benchmark before the digits, larger scales before smaller ones."""
     return benchmark != study.benchmark, -SCALES.index(scale)
 
@@ -186,8 +192,8 @@ def contrasts(labels: Sequence[str], frame: pd.DataFrame) -> pd.DataFrame:
     return chosen.reset_index(drop=True)
 
 
-def gains(frame: pd.DataFrame, setting: Setting, algorithms: Iterable[str]) -> Table:
-    """What a setting adds to each algorithm on each benchmark and held-out domain, over runs of the same seed."""
+def gains(frame: pd.DataFrame, setting: Setting, what: str, algorithms: Iterable[str]) -> Table:
+    """What a setting, called `what`, adds to each algorithm on each benchmark and held-out domain, over runs of the same seed."""
     parts = []
     for name in algorithms:
         sides = [runs.values(frame, {"algorithm": name} | own, "ood_accuracy") for own in (setting, {})]
@@ -203,14 +209,12 @@ def gains(frame: pd.DataFrame, setting: Setting, algorithms: Iterable[str]) -> T
             "n": found["n"],
         }
     )
-    what = text.settings(setting)
     caption = (
         f"OOD accuracy with {what} minus that without, in points with 95% intervals, over runs of the same seed; "
         f"looked for: {text.listed([*algorithms])}. What is not listed was not run."
     )
-    return Table(
-        shown, f"gain-{'-'.join(setting)}", caption, found["files"], found, labels=4, about=about(found["benchmark"])
-    )
+    of = about(found["benchmark"])
+    return Table(shown, "gains", caption, found["files"], found, labels=4, about=of)
 
 
 def sweep(frame: pd.DataFrame, field: str) -> pd.DataFrame:
@@ -222,40 +226,34 @@ def sweep(frame: pd.DataFrame, field: str) -> pd.DataFrame:
 
 def sweep_table(single: pd.DataFrame, field: str, default: float, what: str) -> Table:
     """`sweep` by value: mean ± standard deviation, n, and the difference to the paper's setting in the same seeds."""
-    base, rows, found = single[single[field] == default], [], []
-    for value in sorted({*GRID[field], *single[field]}):
-        own = single[single[field] == value]
-        alone = (
-            runs.summarise(own, [field]).reindex([0]).fillna({"n": 0, "failed": 0, "starts_at_first": 0, "files": ""})
-        )
-        gap = runs.summarise(runs.paired(own, base).assign(**{field: value}), [field]).reindex([0])
-        other = "" if value == default else text.difference(next(gap.itertuples()))
-        name = f"{value:g}, the paper's" if value == default else f"{value:g}"
-        line = next(alone.itertuples())
-        rows.append((name, text.cell(line), f"{line.n:.0f}", other))
-        found.append(alone.assign(**{field: value, "difference": gap["value"], "low": gap["low"], "high": gap["high"]}))
-    shown = pd.DataFrame(rows, columns=[field, "accuracy (%)", "n", f"minus the accuracy at {default:g} (points)"])
+    grid, base = sorted({*GRID[field], *single[field]}), single[single[field] == default]
+    pairs = [runs.paired(single[single[field] == value], base).assign(**{field: value}) for value in grid]
+    alone, gaps = (runs.summarise(part, [field]).set_index(field).reindex(grid) for part in (single, pd.concat(pairs)))
+    shown = pd.DataFrame(
+        {
+            field: [f"{value:g}, the paper's" if value == default else f"{value:g}" for value in grid],
+            "accuracy (%)": [text.cell(line) for line in alone.itertuples()],
+            "n": alone["n"].fillna(0).astype(int).to_numpy(),
+            f"minus the accuracy at {default:g} (points)": [
+                "" if line.Index == default else text.difference(line) for line in gaps.itertuples()
+            ],
+        }
+    )
     caption = (
         f"{what}: OOD accuracy, mean ± standard deviation over n seeds; differences between runs of the same seed with "
         "95% intervals."
     )
-    return Table(
-        shown, f"{field}-by-value", caption, single["files"], pd.concat(found), about=about(single["benchmark"])
-    )
+    found = alone.join(gaps[["value", "low", "high"]].add_prefix("difference_")).reset_index()
+    return Table(shown, f"{field}-by-value", caption, single["files"], found, about=about(single["benchmark"]))
 
 
 def failures(frame: pd.DataFrame) -> str:
     """One sentence: which settings have runs that failed to train."""
+    named = frame.assign(settings=[text.settings(own) for own in frame["changed"]])
     said = []
-    keys = [
-        (run["benchmark"], run["held_out"], run["algorithm"], text.settings(run["changed"]))
-        for _, run in frame.iterrows()
-    ]
-    for key, group in frame.groupby(pd.Series(keys, index=frame.index, dtype=object), sort=False):
+    for key, group in named.groupby(["benchmark", "held_out", "algorithm", "settings"], sort=False):
         if group["failed"].any():
-            benchmark, held_out, algorithm, changed = key
+            benchmark, held_out, *setting = key
             where = f"{text.data(benchmark)}, {text.words(held_out) or 'corruptions'}"
-            said.append(
-                f"{where}: {' '.join(filter(None, [algorithm, changed]))} ({group['failed'].sum()} of {len(group)})"
-            )
+            said.append(f"{where}: {' '.join(filter(None, setting))} ({group['failed'].sum()} of {len(group)})")
     return f"Runs that failed to train: {'; '.join(said) or 'none'}."

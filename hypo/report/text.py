@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from hypo.paper import NAMES
+from hypo.paper import NAMES, method_name
 
 NOT_RUN = "not run"
 
@@ -61,6 +61,16 @@ def marks(line: Any) -> str:
 def settings(changed: Mapping[str, Any]) -> str:
     """What differs from the scale's defaults, temperature=0.5, separation=false; nothing where nothing does."""
     return ", ".join(f"{field}={value_of(value)}" for field, value in changed.items())
+
+
+def label(setting: Mapping[str, Any]) -> str:
+    """A setting, or several where values are lists: ERM; HYPO with momentum 0.5 or 0.8; HYPO with SWAD."""
+    several = {field: value if isinstance(value, list) else [value] for field, value in setting.items()}
+    algorithms = several.pop("algorithm", ["hypo"])
+    rules = [rule.upper() if rule == "swad" else rule for rule in several.pop("rule", []) if rule != "validation"]
+    chosen = [f"{words(field)} {' or '.join(map(value_of, values))}" for field, values in several.items()]
+    name = " or ".join(map(method_name, algorithms))
+    return f"{name} with {', '.join(chosen + rules)}" if chosen or rules else name
 
 
 def value_of(value: Any) -> str:

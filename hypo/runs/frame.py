@@ -9,15 +9,15 @@ from typing import Any
 import pandas as pd
 
 from hypo import records
-from hypo.config import changed
+from hypo.config import GENERAL, changed
 from hypo.suggest import one_of
 
-MAIN = ("benchmark", "algorithm", "held_out", "scale", "seed")
 OTHERS = (
     *("data", "config_hash", "changed", "at_defaults", "failed", "classes", "domains", "notes", "fingerprint", "split"),
     *("sizes", "seconds", "images_per_second", "peak_memory_mb", "device", "file", "path"),
 )
-"""Columns of a frame beside the configuration and the measures."""
+"""Columns beside the configuration and the measures."""
+MEASURED = [f"{rule}.{name}" for rule in records.RULES for name in (*records.MEASURES, "ood", "corruptions")]
 COLLAPSED = 0.9  # mean cosine of two prototypes above which they count as one
 Setting = dict[str, Any]
 """Fields of a configuration; every other field is at its scale's default, the algorithm being hypo. `rule` names a
@@ -40,7 +40,7 @@ def load(folder: str | os.PathLike[str] | None = None, **filters: Any) -> pd.Dat
     """
     given = Path(folder) if folder is not None else records.folder()
     rows = [row(record, path) for path, record in records.read_all(given)]
-    found = pd.DataFrame(rows, columns=None if rows else [*MAIN, *OTHERS]).drop_duplicates("config_hash")
+    found = pd.DataFrame(rows, columns=None if rows else [*GENERAL, *OTHERS, *MEASURED, "swad.interval"]).drop_duplicates("config_hash")
     for column, value in filters.items():
         one_of("filter", column, found)
         wanted = [*value] if isinstance(value, list | tuple | set) else [value]
@@ -55,7 +55,12 @@ def row(record: dict[str, Any], path: Path | None = None) -> dict[str, Any]:
     measures = {f"{rule}.{name}": value for rule, own in record["final"].items() for name, value in own.items()}
     return (
         config
-        | {"benchmark": benchmark["name"], "held_out": config["held_out"] or "", "data": record["data"], "config_hash": record["config_hash"]}
+        | {
+            "benchmark": benchmark["name"],
+            "held_out": config["held_out"] or "",
+            "data": record["data"],
+            "config_hash": record["config_hash"],
+        }
         | {"changed": different, "at_defaults": not different, "failed": failed_to_train(record)}
         | {"classes": tuple(benchmark["classes"]), "domains": tuple(benchmark["domains"])}
         | {"notes": tuple(benchmark["notes"]), "fingerprint": benchmark["fingerprint"]}

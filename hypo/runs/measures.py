@@ -47,7 +47,7 @@ def values(frame: pd.DataFrame, setting: Setting, measure: str) -> pd.DataFrame:
     one_of("measure", measure, MEASURES)
     rule = setting.get("rule", "validation")
     made = made_with(frame, setting)
-    starts = [rule == "swad" and span["starts_at_first"] for span in made.get("swad.interval", ())]
+    starts = [rule == "swad" and span["starts_at_first"] for span in made["swad.interval"]]
     found = made[KEYS].assign(value=_measured(made, rule, measure), failed=made["failed"], files=made["file"])
     found["starts_at_first"] = starts
     kinds = {"value": float, "failed": bool, "starts_at_first": bool}
@@ -77,8 +77,6 @@ def accuracies(frame: pd.DataFrame, rule: str = "validation") -> pd.DataFrame:
 
 def _measured(frame: pd.DataFrame, rule: str, measure: str) -> list[float | None]:
     """The measure of each run, None where it has none; those of embeddings are of the weights chosen on validation."""
-    if frame.empty:
-        return []
     if measure in EMBEDDED:
         return [_on_embeddings(path, measure) if rule == "validation" else None for path in frame["path"]]
     if measure.startswith("ood."):

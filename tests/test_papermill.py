@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hypo.output import with_output
+from hypo.notebook.papermill import with_output
 
 TOP = Path(__file__).resolve().parents[1]
 
@@ -74,3 +74,16 @@ def test_the_literal_command_writes_the_page(tmp_path, stdin):
     assert result.returncode == 0, result.stderr
     written = nbformat.read(tmp_path / "_runs" / "pacs-cartoon.ipynb", as_version=4)
     assert written.cells[-1].outputs[0].text == "cartoon\n"
+
+
+def test_papermill_loads_nothing_heavy_through_the_entry_point():
+    code = "import sys, hypo.notebook.papermill; sys.exit(bool({'torch', 'numpy', 'pandas'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=TOP, check=False).returncode == 0
+
+
+def test_the_entry_point_names_this_module():
+    import tomllib
+    from importlib.metadata import EntryPoint
+
+    ((name, value),) = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["entry-points"]["papermill.io"].items()
+    assert EntryPoint(name, value, "papermill.io").load().__module__ == with_output.__module__
