@@ -60,7 +60,7 @@ def _lemma(frame: pd.DataFrame, name: str) -> Evidence:
     rows = pd.concat([sides[sides["lemma"] == name] for sides in found.values()], ignore_index=True)
     useful = (rows["right"] < rows["at_most"]).any()
     outcome = FAILS if not rows["holds"].all() else HOLDS if useful else EMPTY
-    tightest = rows.loc[(rows["left"] / rows["right"]).idxmax()].to_dict()
+    tightest = rows.loc[(rows["left"] / rows["right"].clip(lower=1e-300)).idxmax()].to_dict()
     places = f"places on {len(found)} model{'s' if len(found) > 1 else ''}"
     counts = int(rows["holds"].sum()), len(rows), places
     return Evidence(outcome, counts=counts, tightest=tightest, files=frozenset(found), n=len(found))
