@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import sys
 import textwrap
@@ -19,14 +20,14 @@ class Command(NamedTuple):
     """A sub-command: a line of help, what adds its arguments to a parser, and what runs it to an exit code."""
 
     summary: str
-    configure: Callable[[argparse.ArgumentParser], None]
+    configure: Callable[[argparse.ArgumentParser, Sequence[str]], None]
     run: Callable[[argparse.Namespace], int]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `hypo ARGV`; 0 when it went well, 1 when `doctor` found something broken, 2 for a mistake, 130 for Ctrl-C."""
     try:
-        args, unknown = _parser().parse_known_args(argv)
+        args, unknown = _parser(sys.argv[1:] if argv is None else argv).parse_known_args(argv)
         if unknown:
             one_of(f"argument of `hypo {args.command}`", unknown[0].partition("=")[0], args.options)
         code = args.run(args)
@@ -53,17 +54,19 @@ class _Parser(argparse.ArgumentParser):
             one_of(action.dest, value, action.choices)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """Only the sub-command that is asked for gets its arguments: those of training need torch."""
     parser = _Parser(prog="hypo", description="Re-derive the tables and figures of the HYPO paper.")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
     for name, command in COMMANDS.items():
         sub = commands.add_parser(name, help=command.summary, description=command.summary, allow_abbrev=False)
-        command.configure(sub)
+        if name in argv[:1]:
+            command.configure(sub, argv)
         sub.set_defaults(run=command.run, options=[option for a in sub._actions for option in a.option_strings])
     return parser
 
 
-def _configure_data(parser: argparse.ArgumentParser) -> None:
+def _configure_data(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
     parser.add_argument("benchmark", nargs="?", help="fetch this one and lay it out; without it, list them all")
     parser.add_argument("--root", help="where benchmarks lie (default: $HYPO_DATA, else data/ of the working copy)")
     parser.add_argument(
@@ -109,7 +112,7 @@ def _cells(row: Sequence[str]) -> str:
     return "\n".join("  ".join(map(str.ljust, line, WIDTHS)).rstrip() for line in lines)
 
 
-def _configure_doctor(parser: argparse.ArgumentParser) -> None:
+def _configure_doctor(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
     parser.add_argument(
         "benchmark", nargs="*", help="names or folders to verify (default: every benchmark that is present)"
     )
@@ -143,57 +146,56 @@ def _doctor(args: argparse.Namespace) -> int:
     return int(broken)
 
 
-def _configure_train(parser: argparse.ArgumentParser) -> None:
-    from hypo.config import FIELDS
+def _configure_train(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    from hypo.algorithms import ALGORITHMS
+    from hypo.config import GENERAL, MAIN, settings
 
     parser.add_argument("--benchmark", default="pacs", help="a name of `hypo data`, or a folder (default: pacs)")
     parser.add_argument("--algorithm", default="hypo", help="the method (default: hypo)")
     parser.add_argument("--held-out", default="cartoon", help="the domain never trained on, or none (default: cartoon)")
     parser.add_argument("--scale", help="demo, cpu or paper (default: the largest this machine is ready for)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", default="0", help=GENERAL["seed"].metadata["help"] + " (default: 0)")
     parser.add_argument("--root", help="where benchmarks lie (default: $HYPO_DATA, else data/ of the working copy)")
     parser.add_argument("--force", action="store_true", help="train anew even if this run is recorded")
-    own = {action.dest for action in parser._actions}
-    fields = parser.add_argument_group("fields of the configuration, each with a default of its scale")
-    for name, field in FIELDS.items():
-        if name not in own:
-            fields.add_argument(
-                f"--{name.replace('_', '-')}", metavar=str(field.type).upper(), default=argparse.SUPPRESS
-            )
+    asked, _ = parser.parse_known_args([word for word in argv[1:] if word not in ("-h", "--help")])
+    names = [name for name in asked.algorithm.split(",") if name in ALGORITHMS] or ["hypo"]
+    fields = parser.add_argument_group("settings of every method, each with a default of its scale")
+    for name, field in GENERAL.items():
+        if name not in MAIN:
+            _add_setting(fields, field)
+    own = {name: field for method in names for name, field in settings(method).items() if name not in GENERAL}
+    fields = parser.add_argument_group(f"settings of {', '.join(names)}")
+    for field in own.values():
+        _add_setting(fields, field)
+
+
+def _add_setting(group: argparse._ArgumentGroup, field: dataclasses.Field) -> None:
+    kind = str(getattr(field.type, "__name__", field.type)).upper()
+    text = field.metadata["help"].replace("%", "%%")
+    group.add_argument(f"--{field.name.replace('_', '-')}", metavar=kind, default=argparse.SUPPRESS, help=text)
+
+
+OWN = ("command", "run", "options", "root", "force")
+"""What `hypo train` takes and what is no setting of a run."""
 
 
 def _train(args: argparse.Namespace) -> int:
-    from hypo.config import FIELDS
     from hypo import runs
     from hypo.report.run import card
     from hypo.training.engine import run
     from hypo.training.launch import process_group
 
-    main = ("benchmark", "algorithm", "held_out", "scale", "seed")
-    overrides = {name: value for name, value in vars(args).items() if name in FIELDS and name not in main}
-    held_out = None if args.held_out == "none" else args.held_out
+    given = {name: value for name, value in vars(args).items() if name not in OWN}
+    given["held_out"] = None if args.held_out == "none" else args.held_out
     with process_group() as leads:
-        record = run(
-            args.benchmark,
-            args.algorithm,
-            held_out,
-            args.scale,
-            args.seed,
-            force=args.force,
-            root=args.root,
-            **overrides,
-        )
+        record = run(**given, force=args.force, root=args.root)
         if leads:
             print(card(runs.row(record)))
     return 0
 
 
-def _configure_sweep(parser: argparse.ArgumentParser) -> None:
-    _configure_train(parser)
-    parser.set_defaults(seed="0")
-    for action in parser._actions:
-        if action.dest == "seed":
-            action.type = str
+def _configure_sweep(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    _configure_train(parser, argv)
     parser.epilog = "Every option takes several values: --seed 0,1,2 --held-out each --temperature 0.05,0.1"
 
 
@@ -201,22 +203,24 @@ def _sweep(args: argparse.Namespace) -> int:
     """Every combination of the values given, one run after the other; a run that is recorded is not made again."""
     from itertools import product
 
-    from hypo.config import FIELDS, typed
-    from hypo.data.benchmarks import REGISTRY
+    from hypo.data.benchmarks import REGISTRY, listed, own_folder
     from hypo.training.engine import run
     from hypo.training.trainer import TrainingError
 
-    given = {name: str(value).split(",") for name, value in vars(args).items() if name in FIELDS and value is not None}
-    if given["held_out"] == ["each"]:
-        (name,) = given["benchmark"]
-        given["held_out"] = list(REGISTRY[one_of("benchmark", name, REGISTRY)].domains)
-    grid = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
+    given = {name: str(value).split(",") for name, value in vars(args).items() if name not in OWN and value is not None}
+    grid = []
+    for values in product(*given.values()):
+        point = dict(zip(given, values, strict=True))
+        known = REGISTRY.get(point["benchmark"])
+        domains = known.domains if known else listed(own_folder(point["benchmark"])).domain_names
+        grid += [point | {"held_out": each} for each in domains] if point["held_out"] == "each" else [point]
+    several = [name for name in grid[0] if len({point[name] for point in grid}) > 1]
     failed = 0
     for at, point in enumerate(grid, 1):
-        point |= {"seed": typed("seed", point["seed"]), "held_out": typed("held_out", point["held_out"])}
-        changed = " ".join(f"{name}={point[name]}" for name in point if len(given[name]) > 1)
+        changed = " ".join(f"{name}={point[name]}" for name in several)
+        held_out = None if point["held_out"] == "none" else point["held_out"]
         try:
-            measures = run(**point, force=args.force, root=args.root)["final"]["validation"]
+            measures = run(**point | {"held_out": held_out}, force=args.force, root=args.root)["final"]["validation"]
             result = f"validation {measures['validation_accuracy']:.1%}, OOD {measures['ood_accuracy']:.1%}"
         except TrainingError as error:
             failed, result = failed + 1, f"failed: {error}"
@@ -224,7 +228,7 @@ def _sweep(args: argparse.Namespace) -> int:
     return int(failed > 0)
 
 
-def _configure_table(parser: argparse.ArgumentParser) -> None:
+def _configure_table(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
     parser.add_argument("name", help="a benchmark, or the number of one of the paper's tables")
 
 

@@ -228,7 +228,8 @@ def stored(config: Config, data: str) -> dict[str, Any]:
 
 def typed(field: dataclasses.Field, value: Any) -> Any:
     """`value` as the type of the field, from that type or from text; anything else is refused."""
-    kind, _, optional = str(field.type).partition(" | ")
+    hint = field.type.__name__ if isinstance(field.type, type) else str(field.type)
+    kind, _, optional = hint.partition(" | ")
     if optional and (value is None or (isinstance(value, str) and value.lower() == "none")):
         return None
     if kind == "bool" and isinstance(value, str) and value.lower() in ("true", "false"):

@@ -11,8 +11,8 @@ from torch.nn.utils import parametrize
 
 from hypo.contracts import check
 from hypo.distributed import whole_batch
-from hypo.suggest import one_of
 from hypo.sphere import class_sums, separation_loss, to_sphere, update_prototypes, variation_loss
+from hypo.suggest import one_of
 
 
 class HypoTerms(NamedTuple):

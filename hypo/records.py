@@ -17,7 +17,7 @@ import re
 import socket
 from collections.abc import Iterator
 from importlib.resources import files
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import jsonschema
@@ -57,8 +57,8 @@ def identity_hash(identity: dict[str, Any]) -> str:
 def name_of(identity: dict[str, Any]) -> str:
     """The name of a run's files, without an ending: what a reader looks for, and the start of the hash."""
     words = [identity["benchmark"], identity["held_out"] or "all", identity["algorithm"], identity["scale"]]
-    slug = "-".join(re.sub(r"[^\w.@]+", "_", word) for word in words)
-    return f"{slug}-s{identity['seed']}-{identity_hash(identity)[:8]}"
+    slugs = [re.sub(r"\W+", "_", PurePath(word).name.lower()).strip("_") for word in words]
+    return f"{'-'.join(slugs)}-s{identity['seed']}-{identity_hash(identity)[:8]}"
 
 
 def write(
@@ -118,7 +118,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     if isinstance(record, dict) and record.get("schema", VERSION) != VERSION:
         raise ValueError(f"{path.name} is of schema {record['schema']}, not {VERSION}: delete it and run again")
     digest = _digest(record) if isinstance(record, dict) else ""
-    if digest not in _sound:
+    if digest not in _sound or record.get("digest") != digest:
         if problem := _fault(record):
             raise ValueError(f"{path.name} is not a record: {problem}")
         if record["digest"] != digest or record["config_hash"] != identity_hash(record["identity"]):
@@ -164,7 +164,7 @@ def _folder(given: str | os.PathLike[str] | None) -> Path:
 
 
 def _sha256(value: Any) -> str:
-    return _hex(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())
+    return _hex(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
 
 
 def _hex(content: bytes) -> str:
