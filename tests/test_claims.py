@@ -102,7 +102,9 @@ def test_what_domains_differ_by_is_no_noise(tmp_path):
             run(tmp_path, level + 0.01 + 0.001 * seed, held_out=domain, seed=seed)
     row = at_cpu(tmp_path, compare())
     assert row["outcome"] == "supported"
-    assert row["evidence"].startswith("+1.1 points [") and "(6 pairs: cartoon, photo, sketch; 2 seeds)" in row["evidence"]
+    assert (
+        row["evidence"].startswith("+1.1 points [") and "(6 pairs: cartoon, photo, sketch; 2 seeds)" in row["evidence"]
+    )
 
 
 def test_one_seed_has_no_interval_and_decides_nothing(tmp_path):
@@ -131,7 +133,9 @@ def test_what_was_not_run_names_the_command(tmp_path):
     run(tmp_path, 0.5, ERM)
     found = judged(tmp_path, claim(compare({"separation": False})))
     assert {row["outcome"] for row in found.values()} == {"not run"}
-    command = "`hypo sweep --benchmark pacs --algorithm hypo --held-out each --scale {} --seed 0,1,2 --separation false`"
+    command = (
+        "`hypo sweep --benchmark pacs --algorithm hypo --held-out each --scale {} --seed 0,1,2 --separation false`"
+    )
     assert found["it", "cpu"]["evidence"] == command.format("cpu")
     assert found["it", "paper"]["evidence"] == command.format("paper") + ", and 1 other setting"
     missing = at_cpu(tmp_path, compare(ERM, {"algorithm": "gvrt"}))

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from made import run
 
 from hypo.config import configure

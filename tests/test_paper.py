@@ -199,4 +199,6 @@ def test_a_benchmark_has_the_rows_of_its_table_and_pcl_joins_those_of_pacs():
     assert of_benchmark("digits").empty
     assert len(of_benchmark("vlcs")) == NUMBERS["vlcs"]
     assert len(of_benchmark("pacs")) == NUMBERS["pacs"] + 5
-    assert set(of_benchmark("pacs").query("algorithm == 'pcl'")["value"]) == set(row("pcl-swad", "method", "PCL w/ SGD", "column").values())
+    assert set(of_benchmark("pacs").query("algorithm == 'pcl'")["value"]) == set(
+        row("pcl-swad", "method", "PCL w/ SGD", "column").values()
+    )

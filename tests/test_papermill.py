@@ -85,5 +85,7 @@ def test_the_entry_point_names_this_module():
     import tomllib
     from importlib.metadata import EntryPoint
 
-    ((name, value),) = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["entry-points"]["papermill.io"].items()
+    ((name, value),) = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["entry-points"][
+        "papermill.io"
+    ].items()
     assert EntryPoint(name, value, "papermill.io").load().__module__ == with_output.__module__

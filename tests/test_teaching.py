@@ -14,9 +14,9 @@ from conftest import labels, unit
 
 from hypo import separation_loss, simplex_etf, variation_loss
 from hypo.figures.etf import cosines_by_classes, gap_over_steps, trained_cosines
-from hypo.figures.turning import TurningSphere
 from hypo.figures.method import sphere
 from hypo.figures.performance import ratios
+from hypo.figures.turning import TurningSphere
 from hypo.geometry.learnt import learn_sphere
 from hypo.geometry.prototypes import least_largest_cosine, spread_prototypes, vmf_likelihood
 

@@ -21,7 +21,7 @@ TOLERANCE = 1e-6
 def intra_class_variation(
     z: Tensor, y: Tensor, domains: Tensor, regularisation: float = REGULARISATION, tolerance: float = TOLERANCE
 ) -> pd.DataFrame:
-    """How far apart two domains hold the same class (Def. intra-class variation, Fig. dist_comp).
+    """How far apart two domains hold the same class (Def. intra-class variation, Figure 5).
 
     The distance between cells A (n, d) and B (m, d) is the debiased Sinkhorn divergence with POT's conventions,
 

@@ -193,7 +193,7 @@ def contrasts(labels: Sequence[str], frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def gains(frame: pd.DataFrame, setting: Setting, what: str, algorithms: Iterable[str]) -> Table:
-    """What a setting, called `what`, adds to each algorithm on each benchmark and held-out domain, over runs of the same seed."""
+    """What a setting, called `what`, adds to each algorithm on each benchmark and held-out domain, in paired runs."""
     parts = []
     for name in algorithms:
         sides = [runs.values(frame, {"algorithm": name} | own, "ood_accuracy") for own in (setting, {})]

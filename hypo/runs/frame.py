@@ -40,7 +40,9 @@ def load(folder: str | os.PathLike[str] | None = None, **filters: Any) -> pd.Dat
     """
     given = Path(folder) if folder is not None else records.folder()
     rows = [row(record, path) for path, record in records.read_all(given)]
-    found = pd.DataFrame(rows, columns=None if rows else [*GENERAL, *OTHERS, *MEASURED, "swad.interval"]).drop_duplicates("config_hash")
+    found = pd.DataFrame(
+        rows, columns=None if rows else [*GENERAL, *OTHERS, *MEASURED, "swad.interval"]
+    ).drop_duplicates("config_hash")
     for column, value in filters.items():
         one_of("filter", column, found)
         wanted = [*value] if isinstance(value, list | tuple | set) else [value]

@@ -47,7 +47,9 @@ def stored(z, y, ood_y, ood_prediction, prototypes):
     outside = {"z": np.resize(z, (n, z.shape[1])), "y": ood_y, "domain": np.ones(n, int), "index": np.arange(n)}
     outside |= {"prediction": ood_prediction}
     parts = (("id_test", inside), ("ood_test", outside))
-    return {f"{part}_{name}": value for part, kept in parts for name, value in kept.items()} | {"prototypes": prototypes}
+    return {f"{part}_{name}": value for part, kept in parts for name, value in kept.items()} | {
+        "prototypes": prototypes
+    }
 
 
 def test_batches_count_alike_however_short(tmp_path):

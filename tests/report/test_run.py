@@ -106,7 +106,8 @@ def test_a_record_without_embeddings_says_which_command_makes_them(tmp_path):
     said = [cells.confusion_matrix(own).text, cells.wrong_images(own, None).text, report.class_errors(own)]
     for note in said:
         (command,) = re.findall("(?:`|<code>)hypo (.*?)(?:`|</code>)", note)
-        args = _parser().parse_args(shlex.split(command))
+        words = shlex.split(command)
+        args = _parser(words).parse_args(words)
         assert (args.benchmark, args.held_out, args.scale, args.force) == ("pacs", "cartoon", "cpu", True)
 
 
@@ -170,7 +171,8 @@ def test_every_command_on_a_page_is_one_the_command_line_takes(page):
     commands = re.findall(r"^(?:torchrun --nproc-per-node=\d+ -m )?hypo (.+)$", source_of(page), re.MULTILINE)
     assert len(commands) >= 3 or page == "summary"
     for command in commands:
-        args, unknown = _parser().parse_known_args(shlex.split(command))
+        words = shlex.split(command)
+        args, unknown = _parser(words).parse_known_args(words)
         assert not unknown
         if args.command == "train":
             assert configure(args.benchmark, held_out=args.held_out, scale=args.scale)
