@@ -228,6 +228,23 @@ def _sweep(args: argparse.Namespace) -> int:
     return int(failed > 0)
 
 
+def _configure_evidence(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
+    parser.add_argument("--list", action="store_true", help="show the plan and what is missing; run nothing")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time, one thread each (default: 2)")
+    parser.add_argument("--root", help="where benchmarks lie (default: $HYPO_DATA, else data/ of the working copy)")
+
+
+def _evidence(args: argparse.Namespace) -> int:
+    from hypo.training import evidence
+
+    if args.list:
+        print(evidence.listing(args.root))
+        return 0
+    if args.jobs < 1:
+        raise ValueError(f"--jobs must be at least 1, not {args.jobs}")
+    return int(evidence.make(args.jobs, args.root) > 0)
+
+
 def _configure_table(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
     parser.add_argument("name", help="a benchmark, or the number of one of the paper's tables")
 
@@ -245,5 +262,6 @@ COMMANDS: dict[str, Command] = {
     "doctor": Command("verify the benchmarks on disk and what this machine is ready for", _configure_doctor, _doctor),
     "train": Command("make a run and record it, or show the record if it was made before", _configure_train, _train),
     "sweep": Command("make every run of a grid of settings", _configure_sweep, _sweep),
+    "evidence": Command("make the runs behind the book that are missing", _configure_evidence, _evidence),
     "table": Command("the paper's table beside ours", _configure_table, _table),
 }
