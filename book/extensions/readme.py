@@ -45,7 +45,8 @@ def picture(folder: str | os.PathLike[str] | None = None) -> Themed:
         axes.set(ylim=(0, 100), xlabel="style held out of training", ylabel="accuracy on it (%)")
         axes.legend(title="Digits, demo scale", loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
 
-    said = "; ".join(f"{name} on {words(style)} {cell.mean():.0f}" for (name, style), cell in cells.items())
+    means = [f"{name} on {words(style)} {cell.mean():.0f}" for (name, style), cell in cells.items()]
+    said = "; ".join(means) or "no run is recorded"
     return Themed(draw, f"Accuracy in percent on held-out styles of the digits, mean over seeds: {said}.", (6.4, 3.6))
 
 
@@ -62,9 +63,9 @@ def section(alt: str, short: pd.DataFrame, counts: dict[str, int]) -> str:
         f"We found {total} claims in the paper: {', '.join(f'{n} {outcome}' for outcome, n in counts.items())}.",
         "A claim is supported when the 95% interval (Student's t, over runs that share held-out domain and seed)",
         "excludes zero on the claimed side, contradicted when it does so on the other side, inconclusive when it",
-        "includes zero. Only the paper's own benchmarks decide; [the page of claims](book/claims.ipynb) has all of them,",
-        "the rule of each, the evidence at each scale, and what the same rules say about the digits. It is computed from",
-        "[data/claims.yml](data/claims.yml) and the records.",
+        "includes zero. Only the paper's own benchmarks decide; [the page of claims](book/claims.ipynb) lists all of",
+        "them with their rules, the evidence at each scale, and what the same rules say about the digits. It is",
+        "computed from [data/claims.yml](data/claims.yml) and the records.",
         "",
         "| claim | outcome | evidence | more |",
         "|---|---|---|---|",
