@@ -180,7 +180,8 @@ OWN = ("command", "run", "options", "root", "force")
 
 
 def _train(args: argparse.Namespace) -> int:
-    from hypo.tables import card
+    from hypo import runs
+    from hypo.report.run import card
     from hypo.training.engine import run
     from hypo.training.launch import process_group
 
@@ -189,7 +190,7 @@ def _train(args: argparse.Namespace) -> int:
     with process_group() as leads:
         record = run(**given, force=args.force, root=args.root)
         if leads:
-            print(card(record))
+            print(card(runs.row(record)))
     return 0
 
 
@@ -296,13 +297,14 @@ def _algorithms(args: argparse.Namespace) -> int:
 
 
 def _configure_table(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
-    parser.add_argument("name", help="a benchmark, or the label of one of the paper's tables")
+    parser.add_argument("name", help="a benchmark, or the number of one of the paper's tables")
 
 
 def _table(args: argparse.Namespace) -> int:
-    from hypo.tables import compare, render
+    from hypo.report.named import named
+    from hypo.report.table import render
 
-    print(render(compare(args.name)), end="")
+    print(render(named(args.name)), end="")
     return 0
 
 

@@ -6,7 +6,13 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 TOP = Path(__file__).resolve().parents[2]
-SOURCES = ("hypo/**/*.py", "data/paper/**/*", "data/records/**/*", "data/*.yml", "data/*.json")
+SOURCES = (
+    *(f"hypo/**/*.{kind}" for kind in ("py", "js", "css", "json")),
+    "data/paper/**/*",
+    "data/records/**/*",
+    "data/*.yml",
+    "data/*.json",
+)
 
 
 def digest() -> str:
