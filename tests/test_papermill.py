@@ -70,7 +70,7 @@ def test_the_literal_command_writes_the_page(tmp_path, stdin):
     page = nbformat.v4.new_notebook(cells=[cell, nbformat.v4.new_code_cell("print(held_out)")], metadata=kernel)
     nbformat.write(page, tmp_path / "book" / "pacs.ipynb")
     command = [Path(sys.executable).with_name("papermill"), "book/pacs.ipynb", "-p", "held_out", "cartoon"]
-    result = subprocess.run(command, cwd=tmp_path, stdin=stdin, capture_output=True, text=True, timeout=120)
+    result = subprocess.run(command, cwd=tmp_path, stdin=stdin, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     written = nbformat.read(tmp_path / "_runs" / "pacs-cartoon.ipynb", as_version=4)
     assert written.cells[-1].outputs[0].text == "cartoon\n"

@@ -25,7 +25,7 @@ from hypo.geometry.prototypes import least_largest_cosine, spread_prototypes, vm
 def test_the_variation_loss_is_the_likelihood_of_the_vmf_mixture(dim, temperature):
     z, mu, y = unit(50, dim), unit(6, dim, seed=1), labels(50, 6)
     likelihood = vmf_likelihood(z.numpy(), y.numpy(), mu.numpy(), temperature)
-    assert variation_loss(z, y, mu, temperature).item() == pytest.approx(likelihood, rel=1e-13)
+    assert variation_loss(z, y, mu, temperature).item() == pytest.approx(likelihood, rel=1e-10)
     with_negatives = variation_loss(z, y, mu, temperature, labels(50, 2, seed=1)).item()
     assert with_negatives > likelihood + 1e-3
 
@@ -132,7 +132,7 @@ def test_the_sphere_turns_with_the_keys_and_shows_epochs(learnt, tmp_path):
         f"--user-data-dir={tmp_path}",
         "--dump-dom",
     ]
-    shown = subprocess.run([*command, page.as_uri()], capture_output=True, text=True, timeout=60).stdout
+    shown = subprocess.run([*command, page.as_uri()], capture_output=True, text=True).stdout
     (title,) = re.findall(r"<title>(.*?)</title>", shown)
     assert title == "35.0 20.0 2, 40.0 20.0 2, 40.0 15.0 2, 40.0 15.0 0; 4"
 

@@ -80,9 +80,7 @@ def leaves(value: Any, name: str = ""):
 def test_two_processes_make_the_run_of_one(benchmark, tmp_path, monkeypatch):
     options = [f"--{name.replace('_', '-')}={str(value).lower()}" for name, value in FIELDS.items()]
     command = [*TORCHRUN, "-m", "hypo", "train", f"--benchmark={benchmark}", "--algorithm=hypo", *options]
-    done = subprocess.run(
-        command, env=os.environ | environment(tmp_path / "two"), capture_output=True, text=True, timeout=3600
-    )
+    done = subprocess.run(command, env=os.environ | environment(tmp_path / "two"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (path,) = (tmp_path / "two" / "records").glob("*.json")
     assert sum(line.startswith("epoch ") for line in done.stderr.splitlines()) == 4
@@ -123,6 +121,7 @@ def batch() -> tuple[nn.Module, Tensor, Tensor]:
 def in_rank(benchmark: str, folder: Path) -> None:
     """What each of two processes does in the test below: batch norm, two runs, and a run that would take hours."""
     os.environ |= environment(folder)
+    engine.CHECKPOINT_SECONDS = 0.1
     with process_group():
         rank = distributed.rank()
         layer, x, weight = batch()
@@ -136,28 +135,24 @@ def in_rank(benchmark: str, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def broken(benchmark: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, str, float]:
-    """Two processes of which one is killed as it trains: their folder, torchrun's code, its stderr, and the seconds
-    from the death to torchrun's end."""
+def broken(benchmark: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, str]:
+    """Two processes of which one is killed as it trains: their folder, torchrun's code and its stderr."""
     folder = tmp_path_factory.mktemp("ranks")
     command = [*TORCHRUN, str(HERE), str(benchmark), str(folder)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         try:
-            deadline = time.monotonic() + 3600
             while not [*folder.glob("runs/*-hypo-*/step-*")] and process.poll() is None:
-                assert time.monotonic() < deadline
                 time.sleep(0.05)
             assert process.poll() is None, process.stderr.read()
             os.kill(int((folder / "pid-1").read_text()), signal.SIGKILL)
-            killed = time.monotonic()
-            _, errors = process.communicate(timeout=3600)
+            _, errors = process.communicate()
         finally:
             process.kill()
-    return folder, process.returncode, errors, time.monotonic() - killed
+    return folder, process.returncode, errors
 
 
 def test_a_rank_that_dies_ends_the_run_with_a_sentence(broken):
-    _, code, errors, _ = broken
+    _, code, errors = broken
     lines = [line for line in errors.splitlines() if line.startswith("hypo: ")]
     assert code != 0
     assert lines == [
