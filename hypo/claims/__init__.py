@@ -81,7 +81,7 @@ def _by_scale(claim: dict[str, Any], frame: pd.DataFrame, scales: list[str], dig
 
 
 def overall(table: pd.DataFrame) -> pd.DataFrame:
-    """One row per claim of `verdicts`: that at the largest scale with an interval, else with any run, else the first."""
+    """One row per claim of `verdicts`: at the largest scale with an interval, else with any run, else the first."""
     rows = []
     for _, own in table.groupby("id", sort=False):
         ran = own[own["outcome"] != NOT_RUN]
