@@ -139,6 +139,8 @@ def test_what_was_not_run_names_the_command(tmp_path):
     )
     assert found["it", "cpu"]["evidence"] == command.format("cpu")
     assert found["it", "paper"]["evidence"] == command.format("paper") + ", and 1 other setting"
+    swad = at_cpu(tmp_path, compare({"rule": "swad"}, {"rule": "validation"}))
+    assert swad["evidence"] == command.format("cpu").replace(" --separation false", "")  # one run gives both
     missing = at_cpu(tmp_path, compare(ERM, {"algorithm": "gvrt"}))
     assert (missing["outcome"], missing["evidence"]) == ("not run", "not implemented here: GVRT")
     corrupted = at_cpu(tmp_path, compare(), benchmark="cifar10")["evidence"]

@@ -101,7 +101,10 @@ def _evidence(outcome: str, findings: tuple[Finding, ...], missing: tuple[Settin
 
 
 def _missing(frame: pd.DataFrame, wanted: list[Setting]) -> tuple[Setting, ...]:
-    return tuple(setting for setting in wanted if runs.made_with(frame, setting).empty)
+    """Settings without a run, each once: a rule of selection needs no run of its own."""
+    needed = [{field: value for field, value in setting.items() if field != "rule"} for setting in wanted]
+    alone = [setting for place, setting in enumerate(needed) if setting not in needed[:place]]
+    return tuple(setting for setting in alone if runs.made_with(frame, setting).empty)
 
 
 def weakest(findings: tuple[Finding, ...], above: bool = True) -> Finding:
