@@ -19,7 +19,8 @@ from hypo.claims import OUTCOMES, load, on_digits, overall, printed, verdicts
 from hypo.claims.checks import CHECKS
 from hypo.data.corruptions import CORRUPTIONS
 from hypo.paper import table as paper
-from hypo.report.claims import evidence, headlines, of_page, of_page_on_digits
+from hypo.report import claims as report
+from hypo.report.claims import evidence, headlines, of_page
 from hypo.report.claims import rule as describe
 
 TOP = Path(__file__).resolve().parents[1]
@@ -491,7 +492,7 @@ def test_a_page_has_its_own_claims_and_the_digits_apart(tmp_path):
     pairs(tmp_path, (2.0, 2.1))
     pairs(tmp_path, (-2.0, -2.1), benchmark="digits", scale="demo")
     frame = runs.load(tmp_path)
-    own, aside = of_page("pacs", frame), of_page_on_digits("pacs", frame)
+    own, aside = of_page("pacs", frame), report.on_digits("pacs", frame)
     assert own.frame["outcome"].tolist() == ["supported", "not run"] and own.about == ("real data",)
     assert aside.frame["on digits"].tolist() == ["contradicted"] and aside.about == ("digits",)
     assert "decide nothing about the paper's benchmarks" in aside.caption

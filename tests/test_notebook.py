@@ -45,7 +45,7 @@ def test_without_data_or_record_the_digits_stand_in_and_the_banner_says_so():
     banner = page._repr_html_()
     assert (
         "demo scale" in banner
-        and "therefore of the embedded digits, not of Office-Home" in banner
+        and "is of the embedded digits, not of Office-Home" in banner
         and "<code>hypo data office_home</code>" in banner
     )
 

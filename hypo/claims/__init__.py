@@ -81,12 +81,12 @@ def _by_scale(claim: dict[str, Any], frame: pd.DataFrame, scales: list[str], dig
 
 
 def overall(table: pd.DataFrame) -> pd.DataFrame:
-    """One row per claim of `verdicts`: that at the largest scale with an interval, else with any run."""
+    """One row per claim of `verdicts`: at the largest scale with an interval, else with any run, else the first."""
     rows = []
     for _, own in table.groupby("id", sort=False):
         ran = own[own["outcome"] != NOT_RUN]
         judged = ran[[_has_interval(evidence) for evidence in ran["evidence"]]]
-        rows.append(next(part for part in (judged, ran, own[own["n"] > 0], own) if len(part)).iloc[-1])
+        rows.append(next(part for part in (judged, ran, own[own["n"] > 0], own[:1]) if len(part)).iloc[-1])
     return pd.DataFrame(rows).reset_index(drop=True)
 
 

@@ -133,7 +133,7 @@ class Map:
             _entry(
                 f"#{self.id}-0",
                 COLOURS[i],
-                e.replace("_", " ") + " (held out, outlined)" * (e in unseen),
+                e.replace("_", " ") + (" (held out, outlined)" if e in unseen else ""),
                 e in unseen,
             )
             for i, e in enumerate(self.domains)

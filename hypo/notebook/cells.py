@@ -65,6 +65,6 @@ def _none(benchmark: str) -> Html:
 def claims_of(page: str) -> None:
     """Show the claims of a page on the paper's own benchmarks, and their rules applied to the digits where possible."""
     display(show(claims.of_page(page)))
-    on_digits = claims.of_page_on_digits(page)
+    on_digits = claims.on_digits(page)
     if len(on_digits.frame):
         display(show(on_digits))

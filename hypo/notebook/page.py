@@ -60,7 +60,7 @@ class Page:
         c, name = self.config, text.data(self.benchmark)
         tested = f"{text.words(c.held_out)} held out" if c.held_out else "tested on corruptions"
         made = "Loaded from the record of an earlier run." if self.recorded else "Trained now."
-        stands_in = f" The run on this page is therefore of the embedded digits, not of {name}." if self.demo else ""
+        stands_in = f" The run on this page is of the embedded digits, not of {name}." if self.demo else ""
         return banner(
             f"**{c.scale} scale**: {c.algorithm} on {text.data(c.benchmark)}, {tested}, seed {c.seed}. {made}",
             self.why + stands_in,

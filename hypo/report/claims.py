@@ -48,21 +48,16 @@ def of_page(page: str, frame: pd.DataFrame | None = None) -> Table:
     return Table(shown, f"claims-{page}", caption, found["files"], found, about=("real data",))
 
 
-def of_page_on_digits(page: str, frame: pd.DataFrame | None = None) -> Table:
-    """The rules of a page's claims applied to the digits."""
+def on_digits(page: str | None = None, frame: pd.DataFrame | None = None) -> Table:
+    """The rules of the claims of a page, or of all, applied to the digits."""
     found = said(verdicts(frame, page, digits=True))
-    return _digits(found, f"claims-{page}-digits")
-
-
-def _digits(found: pd.DataFrame, name: str) -> Table:
     caption = (
         "The same rules applied to the embedded digits. These are statements about digits and decide nothing about the "
         "paper's benchmarks."
     )
-    shown = found[["claim", "outcome", "evidence"]].rename(
-        columns={"claim": "the paper's claim", "outcome": "on digits"}
-    )
-    return Table(shown, name, caption, found["files"], found, about=("digits",))
+    names = {"claim": "the paper's claim", "outcome": "on digits", "evidence": "evidence"}
+    name = f"claims-{page}-digits" if page else "claims-digits"
+    return Table(found[[*names]].rename(columns=names), name, caption, found["files"], found, about=("digits",))
 
 
 def headlines(frame: pd.DataFrame | None = None) -> tuple[pd.DataFrame, dict[str, int]]:
@@ -190,6 +185,3 @@ def _combinations(given: dict[str, Any]) -> int:
         for value in setting.values():
             total *= len(claims.many(value))
     return total
-
-
-__all__ = ["evidence", "headlines", "of_page", "of_page_on_digits", "rule", "said", "verdicts"]
