@@ -20,14 +20,15 @@ class Hyperparameters:
 
 
 class MLDG(Algorithm):
-    """min over theta of F(theta) + beta G(theta - alpha grad F(theta)), to first order.
+    """L = (F(theta) + beta G(theta - alpha grad F(theta))) / (1 + beta), to first order.
 
     G             risk on one training domain, drawn anew at each step
     F             mean risk on the others
     alpha         `inner_rate` times the learning rate of each parameter at that step
 
-    The step is along grad F(theta) + beta grad G(theta'), theta' = theta - alpha grad F(theta): second derivatives
-    are left out, as is usual. D. Li et al., Learning to generalize: meta-learning for domain generalization, AAAI 2018.
+    The step is along grad F(theta) + beta grad G(theta'), theta' = theta - alpha grad F(theta), over 1 + beta, so that
+    a learning rate means what it means to other methods; second derivatives are left out, as is usual. D. Li et al.,
+    Learning to generalize: meta-learning for domain generalization, AAAI 2018.
 
     Avoids: an inner step by a new Adam, which moves every weight by the rate whatever its gradient; and batch norm
     whose statistics move in a copy of the network that is thrown away. Both passes here normalise with all domains,
@@ -48,12 +49,12 @@ class MLDG(Algorithm):
         alpha = {p: method.inner_rate * group["lr"] for group in groups for p in group["params"]}
         with moved(self, [g if g is None else -alpha[p] * g for p, g in zip(parameters, first, strict=True)]):
             outer = batch_risks(self, batch)[left_out]
-            self.differentiate(method.beta * outer)
+            self.differentiate(outer)
         for p, g in zip(parameters, first, strict=True):
             if g is not None:
-                p.grad.add_(g)
+                p.grad.mul_(method.beta).add_(g).div_(1 + method.beta)
         self.step()
-        return {"total": inner + method.beta * outer, "inner": inner, "outer": outer}
+        return {"total": (inner + method.beta * outer) / (1 + method.beta), "inner": inner, "outer": outer}
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -121,13 +122,13 @@ def _run(planned: Planned, root: Any, children: set[subprocess.Popen]) -> tuple[
     words = [*command(planned.settings), *(["--root", os.fspath(root)] if root else [])]
     started = time.monotonic()
     environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    politely = ["nice", "-n", "10"] if shutil.which("nice") else []
     process = subprocess.Popen(
-        [sys.executable, "-m", "hypo", *words],
+        [*politely, sys.executable, "-m", "hypo", *words],
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: os.nice(10),
     )
     children.add(process)
     errors = process.communicate()[1]
