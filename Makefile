@@ -1,7 +1,7 @@
 # Every target sets .venv up by itself when pyproject.toml or constraints.txt changed; only Python 3.11+ and make are needed.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book test check bench data readme lint clean setup install
+.PHONY: help book test check bench data evidence readme lint clean setup install
 
 BIN := .venv/bin
 KEY := $(shell cat pyproject.toml constraints.txt | cksum) $(CURDIR)
@@ -14,6 +14,7 @@ help:
 	@echo "make check  the quick answer: lint, and the tests that need no page"
 	@echo "make bench  measure the library against the obvious way; writes data/bench.json"
 	@echo "make data   list the benchmarks; make data ARGS=pacs fetches one"
+	@echo "make evidence  make the runs behind the book that are missing; ARGS=--list shows them"
 	@echo "make readme write the README's figure and table of claims anew from the records"
 	@echo "make lint   check code and notebooks"
 	@echo "make clean  remove .venv and everything built"
@@ -32,6 +33,9 @@ bench: setup
 
 data: setup
 	@$(BIN)/hypo data $(ARGS)
+
+evidence: setup
+	@$(BIN)/hypo evidence $(ARGS)
 
 readme: setup
 	@$(BIN)/python book/extensions/readme.py

@@ -17,6 +17,7 @@ _HOME = {
     "corrupt": "data.corruptions",
     "epsilon_hat": "geometry",
     "etf_gap": "sphere",
+    "falling_temperature": "loss",
     "inter_class_separation": "geometry",
     "intra_class_variation": "geometry",
     "run": "training.engine",

@@ -1,95 +1,99 @@
-"""What a run is: one frozen dataclass, its defaults at each scale, and its hash."""
+"""What a run is: one frozen dataclass, its defaults at each scale, and its identity."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
+import math
+import numbers
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hypo.algorithms import ALGORITHMS
+from hypo.algorithms import ALGORITHMS, method
+from hypo.algorithms.base import setting
 from hypo.suggest import one_of
 
 SCALES = ("demo", "cpu", "paper")
+MAIN = ("benchmark", "algorithm", "held_out", "scale", "seed")
 
 
 @dataclass(frozen=True)
 class Config:
-    """Every choice that decides a number; symbols are the paper's."""
+    """Every choice that decides a number; symbols are the paper's.
 
-    benchmark: str  # a registry name, or a folder <domain>/<class>/<image>
-    algorithm: str
-    held_out: str | None  # the domain never trained on; None: tested on corruptions of the test images
-    scale: str
-    seed: int = 0
+    A run's identity leaves out what has its default below, so a new field with a default changes no identity, and a
+    default below never changes: a scale's default is what changes.
+    """
+
+    benchmark: str = setting("pacs", "a name of `hypo data`, or a folder <domain>/<class>/<image>")
+    algorithm: str = setting("hypo", "the method; `hypo algorithms` lists them")
+    held_out: str | None = setting(None, "the domain never trained on; none: tested on corruptions of the test images")
+    scale: str = setting("demo", "demo, cpu or paper")
+    seed: int = setting(0, "of the split, the start and the order of the images", at_least=0, below=2**32)
     # the network
-    backbone: str = "resnet18"
-    weights: str | None = None
-    stem: str = "imagenet"
-    width: float = 1.0
-    dim: int = 128  # d
-    size: int = 224  # pixels
+    backbone: str = setting("resnet18", "a classification model of torchvision")
+    weights: str | None = setting(None, "where the backbone starts: a torchvision weights name, a file, none: random")
+    stem: str = setting("imagenet", "imagenet, or cifar for small images (ResNets)")
+    width: float = setting(1.0, "times the number of channels", above=0)
+    dim: int = setting(128, "d, the embedding size", at_least=2)
+    size: int = setting(224, "height and width of the images in pixels", at_least=1)
     # optimisation: SGD with momentum, cosine to 0
-    epochs: int = 50
-    batch_size: int = 32  # images a step; each is seen in `views` augmentations
-    lr: float = 5e-4
-    head_lr: float = 1.0  # times lr, for the layers that start from random weights
-    sgd_momentum: float = 0.9
-    weight_decay: float = 1e-4
-    warmup: float = 0.0  # epochs of linear warm-up
-    # HYPO
-    temperature: float = 0.1  # tau
-    momentum: float = 0.95  # alpha
-    weight: float = 1.0  # lambda
-    prototypes: str = "ema"  # or "learnable"
-    separation: bool = True  # the separation loss
-    hard_negatives: bool = True  # same-domain negatives; off for the single-source benchmarks
+    epochs: int = setting(50, "passes over the training images", at_least=1)
+    batch_size: int = setting(32, "images a step; each is seen in `views` augmentations", at_least=2)
+    lr: float = setting(5e-4, "learning rate at its highest", above=0)
+    head_lr: float = setting(1.0, "times lr, for the layers that start from random weights", above=0)
+    sgd_momentum: float = setting(0.9, "of SGD", at_least=0, below=1)
+    weight_decay: float = setting(1e-4, "of SGD", at_least=0)
+    warmup: float = setting(0.0, "epochs of linear warm-up", at_least=0)
+    freeze: float = setting(0.0, "epochs in which only layers from random weights learn", at_least=0)
     # data
-    augmentation: str = "pacs"
-    views: int = 2
-    fraction: float = 0.1  # of the training domains, for validation
-    protocol: str = "paper"  # or "released", which leaks: for measuring its effect
-    corrupted_images: int | None = None  # test images that are corrupted; None: all
-    # how it is run
-    evaluations: int = 1  # an epoch, evenly spaced; what selection and SWAD look at
-    swad: bool = False
-    accumulate: int = 1  # parts a batch is passed through the network in; the loss is of the whole batch all the same
-    precision: str = "auto"  # bfloat16 where the device is faster with it, float32 elsewhere; or one of these names
-    compile: bool = False
+    augmentation: str = setting("pacs", "the recipe of random crops, flips and colours")
+    views: int = setting(2, "augmentations of an image in a step", at_least=1)
+    fraction: float = setting(0.1, "of the training domains, for validation", above=0, below=1)
+    protocol: str = setting("paper", "paper, or released: a split that leaks, for measuring its effect")
+    corrupted_images: int | None = setting(None, "test images that are corrupted; none: all", at_least=1)
+    evaluations: int = setting(1, "an epoch, evenly spaced; what selection and SWAD look at", at_least=1)
+    # how a run is carried out: recorded, no part of its identity
+    accumulate: int = setting(
+        1, "parts a batch passes the network in; the loss is of the whole batch", at_least=1, carried_out=True
+    )
+    precision: str = setting("auto", "auto, float32, bfloat16 (GPUs only) or float64", carried_out=True)
+    compile: bool = setting(False, "whether torch compiles the network", carried_out=True)
+    method: Any = None
+    """The method's own hyperparameters, a dataclass of its file; its defaults when None."""
 
     def __post_init__(self) -> None:
-        import torchvision  # here, since `hypo --help` does without torch
+        import torchvision
 
         from hypo.data.augment import RECIPES
         from hypo.data.splits import PROTOCOLS
 
         one_of("scale", self.scale, SCALES)
-        one_of("algorithm", self.algorithm, ALGORITHMS)
-        one_of("prototypes", self.prototypes, ("ema", "learnable"))
+        if self.method is None:
+            object.__setattr__(self, "method", method(self.algorithm).Hyperparameters())
         one_of("precision", self.precision, ("auto", "float32", "bfloat16", "float64"))
-        for field in ("width", "lr", "head_lr", "temperature"):
-            if not getattr(self, field) > 0:
-                raise ValueError(f"{field} must be above 0, not {getattr(self, field)}")
         one_of("backbone", self.backbone, torchvision.models.list_models(module=torchvision.models))
         one_of("stem", self.stem, ("imagenet", "cifar"))
         one_of("protocol", self.protocol, PROTOCOLS)
         one_of("augmentation", self.augmentation, RECIPES)
-        for field in ("warmup", "weight", "weight_decay", "seed"):
-            if getattr(self, field) < 0:
-                raise ValueError(f"{field} must not be negative, not {getattr(self, field)}")
-        for field in ("momentum", "fraction", "sgd_momentum"):
-            if not 0 <= getattr(self, field) < 1:
-                raise ValueError(f"{field} must lie in [0, 1), not {getattr(self, field)}")
-        if self.corrupted_images is not None and self.corrupted_images < 1:
-            raise ValueError(f"corrupted_images must be at least 1, or none for all, not {self.corrupted_images}")
-        for field in ("epochs", "batch_size", "views", "evaluations", "accumulate", "size", "dim"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field} must be at least 1, not {getattr(self, field)}")
+        for owner in (self, self.method):
+            for field in dataclasses.fields(owner):
+                _check_range(field, getattr(owner, field.name))
+        for name in ("warmup", "freeze"):
+            if getattr(self, name) > self.epochs:
+                raise ValueError(f"{name} of {getattr(self, name):g} epochs is longer than the training: {self.epochs}")
+
+    def fields(self) -> dict[str, Any]:
+        """Every field that decides a number, the method's among them, by name."""
+        own = {name: getattr(self, name) for name in GENERAL if name not in CARRIED_OUT}
+        return own | dataclasses.asdict(self.method)
 
 
-FIELDS = {field.name: field for field in dataclasses.fields(Config)}
+GENERAL = {field.name: field for field in dataclasses.fields(Config) if field.name != "method"}
+"""The fields that every method has."""
+CARRIED_OUT = frozenset(name for name, field in GENERAL.items() if field.metadata.get("carried_out"))
 
 DEMO = {
     "backbone": "resnet18",
@@ -102,6 +106,7 @@ DEMO = {
     "views": 1,
     "augmentation": "digits",
     "corrupted_images": 200,
+    "evaluations": 2,
 }
 CPU = {
     "backbone": "mobilenet_v2",
@@ -113,13 +118,8 @@ CPU = {
     "lr": 3e-3,
     "head_lr": 3.0,
     "views": 1,
+    "evaluations": 3,
 }
-CPU_ON_SPHERE = {"lr": 1e-3, "head_lr": 10.0}
-"""For losses of cosines over tau, whose gradients are 1/tau times as large.
-
-Both are the best of three pairs (lr, head_lr) by training-domain validation after one epoch of PACS, cartoon held out:
-ERM 78% at (0.01, 3), 84% at (0.003, 3), 81% at (0.001, 10); HYPO 59%, 78% and 80%.
-"""
 CPU_CIFAR = {
     "backbone": "resnet18",
     "stem": "cifar",
@@ -130,9 +130,9 @@ CPU_CIFAR = {
     "batch_size": 128,
     "lr": 0.1,
     "views": 1,
-    "weight": 2.0,
     "augmentation": "cifar",
     "corrupted_images": 1000,
+    "evaluations": 2,
 }
 PAPER = {"backbone": "resnet50", "weights": "IMAGENET1K_V1", "dim": 512, "epochs": 50, "batch_size": 32, "lr": 5e-4}
 PAPER_BY_BENCHMARK = {
@@ -145,18 +145,24 @@ PAPER_BY_BENCHMARK = {
         "epochs": 500,
         "batch_size": 512,
         "lr": 0.5,
-        "weight": 2.0,
         "augmentation": "cifar",
     },
     "imagenet100": {"backbone": "resnet34", "dim": 128, "epochs": 10},
 }
-PACS_BY_DOMAIN = {
-    "cartoon": {"lr": 5e-4, "weight": 4.0},
-    "photo": {"lr": 1e-4, "weight": 1.0},
-    "sketch": {"lr": 2e-3, "weight": 2.0},
-    "art_painting": {"lr": 5e-4, "weight": 1.0},
-}
-"""Learning rate and lambda of the released PACS runs; the paper gives only what it searched."""
+
+
+def scale_defaults(scale: str, benchmark: str) -> dict[str, Any]:
+    """Settings of a scale, whatever the method."""
+    if scale == "demo":
+        return DEMO
+    if scale == "cpu":
+        return CPU_CIFAR if benchmark == "cifar10" else CPU
+    return PAPER | PAPER_BY_BENCHMARK.get(benchmark, {})
+
+
+def settings(algorithm: str) -> dict[str, dataclasses.Field]:
+    """What can be set for a method: the general fields and its own hyperparameters, by name."""
+    return GENERAL | {field.name: field for field in dataclasses.fields(method(algorithm).Hyperparameters)}
 
 
 def configure(
@@ -167,55 +173,96 @@ def configure(
     seed: int = 0,
     **overrides: Any,
 ) -> Config:
-    """The configuration of a run: the scale's defaults for this benchmark, then `overrides`, each a field of Config."""
-    for name in overrides:
-        one_of("field", name, FIELDS)
+    """The configuration of a run: the scale's defaults, then the method's, then `overrides`, which go by name."""
+    known, kind = settings(algorithm), method(algorithm)
     one_of("scale", scale, SCALES)
-    defaults: dict[str, Any] = {}
-    if scale == "demo":
-        defaults |= DEMO
-    elif scale == "cpu":
-        defaults |= CPU_CIFAR if benchmark == "cifar10" else CPU
-        if algorithm in ("hypo", "pcl") and benchmark != "cifar10":
-            defaults |= CPU_ON_SPHERE
-    else:
-        defaults |= PAPER | PAPER_BY_BENCHMARK.get(benchmark, {})
-        if benchmark == "pacs" and algorithm == "hypo":
-            defaults |= PACS_BY_DOMAIN.get(held_out, {})
-    if benchmark in ("cifar10", "imagenet100"):
-        defaults["hard_negatives"] = False
-    values = {name: typed(name, value) for name, value in overrides.items()}
-    return Config(benchmark, algorithm, held_out, scale, seed, **(defaults | values))
+    for name in overrides:
+        one_of(f"setting of {algorithm}", name, [name for name in known if name not in MAIN])
+    defaults = scale_defaults(scale, benchmark) | kind.defaults(scale, benchmark, held_out)
+    chosen = defaults | {name: typed(known[name], value) for name, value in overrides.items()}
+    general = {name: value for name, value in chosen.items() if name in GENERAL}
+    own = kind.Hyperparameters(**{name: value for name, value in chosen.items() if name not in GENERAL})
+    return Config(benchmark, algorithm, held_out, scale, typed(GENERAL["seed"], seed), **general, method=own)
 
 
-def typed(name: str, value: Any) -> Any:
-    """`value` as the type of the field, from the field's own type or from text; anything else is refused."""
-    kind, _, optional = str(FIELDS[name].type).partition(" | ")
-    if optional and (value is None or value == "none"):
-        return None
-    convert = {"str": str, "int": int, "float": float, "bool": bool}[kind]
-    if isinstance(value, str) and kind == "bool" and value in ("true", "false"):
-        return value == "true"
-    try:
-        if isinstance(value, bool) == (kind == "bool") and not (isinstance(value, str) and kind == "bool"):
-            result = convert(value)
-            if isinstance(value, str) or result == value:
-                return result
-    except (TypeError, ValueError):
-        pass
-    valid = "true or false" if kind == "bool" else {"str": "text", "int": "a whole number", "float": "a number"}[kind]
-    raise ValueError(f"{name} must be {valid}{' or none' if optional else ''}, not {value!r}")
+def changed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What a recorded configuration changes of the defaults of its scale; nothing: the run is at the defaults.
 
-
-def identity(config: Config, fingerprint: str) -> dict[str, Any]:
-    """The configuration as a record keeps it: a folder or a weights file goes by its name and content, not its path.
-
-    fingerprint  of the folder's content; empty for a benchmark of the registry, even where a folder is named like it
+    A field that the record does not have yet counts as its dataclass default.
     """
-    fields = dataclasses.asdict(config)
-    if fingerprint:
-        fields["benchmark"] = f"{Path(config.benchmark).resolve().name}@{fingerprint[:8]}"
+    name = fields["algorithm"]
+    if name not in ALGORITHMS:  # a reader's own method: its hyperparameters are not known here
+        usual = {k: f.default for k, f in GENERAL.items()} | scale_defaults(fields["scale"], fields["benchmark"])
+        general = [key for key in GENERAL if key in fields and key not in (*MAIN, *CARRIED_OUT)]
+        return {key: fields[key] for key in general if fields[key] != usual[key]}
+    usual = configure(*(fields[key] for key in MAIN)).fields()
+    basis = {key: field.default for key, field in settings(name).items()}
+    own = {key: fields.get(key, basis[key]) for key in usual if key not in MAIN}
+    return {key: value for key, value in own.items() if value != usual[key]}
+
+
+def identity(config: Config, data: str) -> dict[str, Any]:
+    """What a run is known by: its main fields, whatever differs from its dataclass default, and its data's version.
+
+    data  of `hypo.data.benchmarks.data_version`: "" for the embedded digits, else a part of the fingerprint
+
+    A folder or a weights file goes by its name and content, not by its path.
+    """
+    basis = {name: field.default for name, field in settings(config.algorithm).items()}
+    fields = {name: value for name, value in stored(config, data).items() if name in MAIN or value != basis[name]}
+    return fields | {"data": data}
+
+
+def stored(config: Config, data: str) -> dict[str, Any]:
+    """`config.fields()` as a record keeps them: without a path of this machine."""
+    from hypo.data.benchmarks import REGISTRY
+
+    fields = config.fields()
+    if config.benchmark not in REGISTRY:
+        fields["benchmark"] = f"{Path(config.benchmark).resolve().name}@{data}"
     if config.weights and Path(config.weights).is_file():
         digest = hashlib.sha256(Path(config.weights).read_bytes()).hexdigest()
         fields["weights"] = f"{Path(config.weights).name}@{digest[:8]}"
-    return json.loads(json.dumps(fields))
+    return fields
+
+
+def typed(field: dataclasses.Field, value: Any) -> Any:
+    """`value` as the type of the field, from that type or from text; anything else is refused."""
+    hint = field.type.__name__ if isinstance(field.type, type) else str(field.type)
+    kind, _, optional = hint.partition(" | ")
+    if optional and (value is None or (isinstance(value, str) and value.lower() == "none")):
+        return None
+    if kind == "bool" and isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if kind == "bool" and isinstance(value, bool):
+        return value
+    if kind == "str" and isinstance(value, str):
+        return value
+    if kind in ("int", "float") and isinstance(value, str | numbers.Real) and not isinstance(value, bool):
+        try:
+            number = float(value)
+            if kind == "float" and math.isfinite(number):
+                return number
+            if kind == "int" and number == int(number):
+                return int(value) if isinstance(value, str) else int(number)
+        except (ValueError, OverflowError):
+            pass
+    valid = {"bool": "true or false", "str": "text", "int": "a whole number", "float": "a finite number"}[kind]
+    raise ValueError(f"{field.name} must be {valid}{' or none' if optional else ''}, not {value!r}")
+
+
+def _check_range(field: dataclasses.Field, value: Any) -> None:
+    """Refuse a number outside the bounds that the field names."""
+    if value is None or isinstance(value, str | bool) or not isinstance(value, numbers.Real):
+        return
+    bounds = field.metadata
+    words = [
+        f"{word} {bounds[key]:g}"
+        for key, word in (("above", "above"), ("at_least", "at least"), ("below", "below"), ("at_most", "at most"))
+        if key in bounds
+    ]
+    inside = bounds.get("above", -math.inf) < value < bounds.get("below", math.inf) and bounds.get(
+        "at_least", -math.inf
+    ) <= value <= bounds.get("at_most", math.inf)
+    if not inside:
+        raise ValueError(f"{field.name} must be {' and '.join(words)}, not {value:g}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -34,6 +36,14 @@ def whole_batch(z: Tensor, y: Tensor, domains: Tensor | None = None) -> tuple[Te
     return _Gather.apply(z, lengths), marks[:, 0], None if domains is None else marks[:, 1]
 
 
+def _gathered(rows: Tensor, lengths: list[int]) -> Tensor:
+    padded = rows.new_zeros(max(lengths), *rows.shape[1:])
+    padded[: len(rows)] = rows
+    parts = [torch.empty_like(padded) for _ in lengths]
+    dist.all_gather(parts, padded)
+    return torch.cat([part[:length] for part, length in zip(parts, lengths, strict=True)])
+
+
 class _Gather(torch.autograd.Function):
     """All ranks' rows, in order. Backward needs no communication: each rank computes the same loss of the whole
     batch, so the sum over ranks of the gradients at its rows is the world size times its own."""
@@ -41,15 +51,41 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows: Tensor, lengths: list[int]) -> Tensor:
         ctx.lengths = lengths
-        padded = rows.new_zeros(max(lengths), *rows.shape[1:])
-        padded[: len(rows)] = rows
-        parts = [torch.empty_like(padded) for _ in lengths]
-        dist.all_gather(parts, padded)
-        return torch.cat([part[:length] for part, length in zip(parts, lengths, strict=True)])
+        return _gathered(rows, lengths)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
         return grad.split(ctx.lengths)[dist.get_rank()] * len(ctx.lengths), None
+
+
+class _GatherInside(torch.autograd.Function):
+    """All ranks' rows, in order; backward adds up what all ranks made of this rank's."""
+
+    @staticmethod
+    def forward(ctx, rows: Tensor, lengths: list[int]) -> Tensor:
+        ctx.lengths = lengths
+        return _gathered(rows, lengths)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
+        total = grad.contiguous().clone()
+        dist.all_reduce(total)
+        return total.split(ctx.lengths)[dist.get_rank()], None
+
+
+def rows_of_all(rows: Tensor) -> tuple[Tensor, slice]:
+    """Rows (n, ...) of all ranks (N, ...), in the order of the ranks, and which of them are this rank's.
+
+    For use inside the network, where each rank goes on with rows of its own choice: gradients of all ranks come back.
+    `whole_batch` is for the loss, which all ranks compute alike.
+    """
+    if world() == 1:
+        return rows, slice(0, len(rows))
+    lengths = rows.new_empty(world(), 1, dtype=torch.int64)
+    dist.all_gather(list(lengths), torch.tensor([len(rows)], device=rows.device))
+    lengths = lengths[:, 0].tolist()
+    first = sum(lengths[: rank()])
+    return _GatherInside.apply(rows, lengths), slice(first, first + len(rows))
 
 
 def mean_over_ranks(terms: dict[str, Tensor]) -> dict[str, float]:
@@ -61,11 +97,11 @@ def mean_over_ranks(terms: dict[str, Tensor]) -> dict[str, float]:
     return dict(zip(terms, values.tolist(), strict=True))
 
 
-def average_gradients(module: nn.Module) -> None:
+def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
     """Average the gradients over ranks in one message, as DistributedDataParallel does in several."""
     if world() == 1:
         return
-    gradients = [p.grad for p in module.parameters() if p.grad is not None]
+    gradients = [p.grad for p in parameters if p.grad is not None]
     flat = torch.cat([g.flatten() for g in gradients])
     dist.all_reduce(flat)
     flat /= world()

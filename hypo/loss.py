@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -10,8 +11,8 @@ from torch.nn.utils import parametrize
 
 from hypo.contracts import check
 from hypo.distributed import whole_batch
-from hypo.suggest import one_of
 from hypo.sphere import class_sums, separation_loss, to_sphere, update_prototypes, variation_loss
+from hypo.suggest import one_of
 
 
 class HypoTerms(NamedTuple):
@@ -20,6 +21,23 @@ class HypoTerms(NamedTuple):
     total: Tensor
     variation: Tensor
     separation: Tensor
+
+
+def falling_temperature(progress: float, start: float = 1.0, end: float = 0.1, share: float = 0.3) -> float:
+    """tau at a share `progress` of the training: from `start` to `end` in equal ratios over the first `share` of it.
+
+        criterion.temperature = falling_temperature(step / steps)      # before each call of a HypoLoss
+
+    At tau = 0.1 a network that cannot yet tell the classes apart has the least loss with all embeddings in one heap,
+    where both losses have no gradient along the sphere; a high temperature at first keeps it away from there. This
+    start is not the paper's, whose tau is constant.
+    """
+    if not (start > 0 and end > 0 and 0 < share <= 1 and 0 <= progress <= 1):
+        raise ValueError(
+            "a falling temperature needs start and end above 0, share in (0, 1] and progress in [0, 1], "
+            f"not start {start}, end {end}, share {share}, progress {progress}"
+        )
+    return end * math.exp(max(0.0, 1 - progress / share) * math.log(start / end))
 
 
 class HypoLoss(nn.Module):
@@ -35,7 +53,7 @@ class HypoLoss(nn.Module):
     momentum     alpha of the moving average; the paper: 0.95. Not used by learnable prototypes
     weight       lambda on the variation term; the paper: 1, 2 or 4
     prototypes   "ema": a buffer, the moving average of the embeddings (Algorithm 1)
-                 "learnable": a parameter kept on the sphere, trained by both terms (Tab. ema-lp)
+                 "learnable": a parameter kept on the sphere, trained by both terms (Table 13)
 
     With "ema" the separation term trains the network through the moving average, and the variation term sees
     the updated prototypes as constants. A call in training mode moves the prototypes; in `eval()` it does not.
@@ -78,10 +96,13 @@ class HypoLoss(nn.Module):
 
     def forward(self, z: Tensor, y: Tensor, domains: Tensor | None = None) -> HypoTerms:
         """z (N, d) unit vectors, y (N,) int64, domains (N,) int64 to add same-domain hard negatives (Eq. hard_neg)."""
+        return self.terms(*whole_batch(z, y, domains))
+
+    def terms(self, z: Tensor, y: Tensor, domains: Tensor | None = None) -> HypoTerms:
+        """`forward` for a batch that was gathered from all ranks before."""
         if z.dtype in (torch.float16, torch.bfloat16):
             check(z=z)
             z = to_sphere(z)
-        z, y, domains = whole_batch(z, y, domains)
         mu = self.prototypes  # (C, d)
         check(z=z, y=y, prototypes=mu, domains=domains)
         if self.learnable:

@@ -1,78 +1,34 @@
 """Records: one JSON file per run, written once when the run ends, with all that is needed to trust its numbers.
 
-A record is a dict laid out as SCHEMA. Accuracies are fractions of samples; `epsilon_hat`, `separation` and `etf_gap`
-are those of `hypo.geometry`; null stands for what a run does not have, such as prototypes. `final` holds the same
-measures at three epochs: "validation", the one with the best training-domain validation accuracy, which is the result;
-"last"; and "oracle", the one with the best test accuracy, which is selection on the test data and shown as that only.
+`record.schema.json` beside this file says what a record holds; any JSON Schema validator can read it. `final` holds the
+same measures for each rule of selection: "validation", the weights with the best training-domain validation accuracy,
+which is the result; "last"; "oracle", the best test accuracy, which is selection on the test data and shown as that
+only; "swad", the average over the valley of the validation loss.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import json
-import math
 import os
 import re
 import socket
-from pathlib import Path
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path, PurePath
 from typing import Any
 
+import jsonschema
 import numpy as np
-import pandas as pd
 
-from hypo.suggest import one_of
+from hypo.files import write_atomically
 
-VERSION = 1
-RULES = ("validation", "last", "oracle")
-PARTS = ("train", "validation", "id_test", "ood_test")
-MEASURES = {
-    "epoch": "number",  # of the weights chosen; a fraction within an epoch
-    "validation_accuracy": "fraction",
-    "id_accuracy": "fraction or null",
-    "ood_accuracy": "fraction or null",
-    "ood": {...: "fraction or severities"},  # of each test domain, or of each corruption
-    "corruptions": "published or generated or null",
-} | dict.fromkeys(("epsilon_hat", "separation", "etf_gap"), "number or null")
-EPOCH = {
-    "epoch": "number",
-    "lr": "number",
-    "train": {...: "number"},  # the terms of the loss
-    "validation": {"accuracy": "fraction", "loss": "number"},
-    "id_test": {"accuracy": "fraction or null"},
-    "ood_test": {"accuracy": "fraction or null"},
-}
-CONFIG = {"benchmark": "text", "algorithm": "text", "held_out": "text or null", "seed": "integer"}
-COST = {"seconds": "number", "images_per_second": "number", "peak_memory_mb": "number or null"}
-PROVENANCE = {"device": "text", "python": "text", "packages": {...: "text"}, "commit": "text or null"} | {
-    "precision": "text",
-    "ranks": "integer",
-}
-SCHEMA = {
-    "schema": "integer",
-    "config": CONFIG | {"scale": "demo or cpu or paper", ...: "anything"},
-    "config_hash": "text",
-    "benchmark": {"name": "text", "fingerprint": "text", "classes": ["text"], "domains": ["text"], "notes": ["text"]},
-    "split": {"fingerprint": "text", "protocol": "text", "sizes": dict.fromkeys(PARTS, "integer")},
-    "selection": "validation",
-    "epochs": [EPOCH],
-    "final": dict.fromkeys(RULES, MEASURES),
-    "cost": COST,
-    "environment": PROVENANCE | {"dirty": "flag or null"},
-    "digest": "text",
-}
-"""{name: layout}, with `...` for every other name; [layout of each item]; or kinds of KINDS and literal words."""
-
-KINDS = {
-    "text": lambda value: isinstance(value, str),
-    "integer": lambda value: type(value) is int,
-    "number": lambda value: type(value) in (int, float) and math.isfinite(value),
-    "fraction": lambda value: KINDS["number"](value) and 0 <= value <= 1,
-    "severities": lambda value: isinstance(value, dict) and value != {} and all(map(KINDS["fraction"], value.values())),
-    "flag": lambda value: isinstance(value, bool),
-    "null": lambda value: value is None,
-    "anything": lambda _: True,
-}
+VERSION = 2
+RULES = ("validation", "last", "oracle", "swad")
+MEASURES = ("epoch", "validation_accuracy", "id_accuracy", "ood_accuracy", "epsilon_hat", "separation", "etf_gap")
+"""The single numbers that each rule has."""
 
 
 def home() -> Path:
@@ -87,9 +43,22 @@ def folder() -> Path:
     return Path(given).expanduser() if given else home() / "records"
 
 
-def config_hash(config: dict[str, Any]) -> str:
-    """Hex sha256 of the configuration: the same for the same fields, whatever their order."""
-    return _sha256(config)
+@functools.cache
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a record."""
+    return json.loads(files("hypo").joinpath("record.schema.json").read_bytes())
+
+
+def identity_hash(identity: dict[str, Any]) -> str:
+    """Hex sha256 of a run's identity: the same for the same fields, whatever their order."""
+    return _sha256(identity)
+
+
+def name_of(identity: dict[str, Any]) -> str:
+    """The name of a run's files, without an ending: what a reader looks for, and the start of the hash."""
+    words = [identity["benchmark"], identity["held_out"] or "all", identity["algorithm"], identity["scale"]]
+    slugs = [re.sub(r"\W+", "_", PurePath(word).name.lower()).strip("_") for word in words]
+    return f"{'-'.join(slugs)}-s{identity['seed']}-{identity_hash(identity)[:8]}"
 
 
 def write(
@@ -98,30 +67,45 @@ def write(
     folder: str | os.PathLike[str] | None = None,
     force: bool = False,
 ) -> Path:
-    """Store a record, with schema, config_hash and digest added, and return its path.
+    """Store a record, with schema, hashes and digest added, and return its path.
 
-    record      as SCHEMA, less the three fields that are added here
+    record      as the schema, less what is added here
     embeddings  arrays kept beside it as .npz, floating-point ones in float16; they are on disk before the record is
     folder      where to; `folder()` by default
-    force       replace the record of an earlier run of the same configuration, which is refused otherwise
+    force       replace the record of an earlier run of the same identity, which is refused otherwise
     """
-    try:
-        record = json.loads(json.dumps(record, allow_nan=False))  # tuples become lists, and severities text
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"this record cannot be stored, a value in it has no form in JSON: {error}") from None
-    record = {"schema": VERSION} | record | {"config_hash": config_hash(record.get("config")), "digest": ""}
-    record["digest"] = _digest(record)
-    if problem := _fault(record, SCHEMA) or _private(record):
-        raise ValueError(f"this record cannot be stored: {problem}")
-    path = _folder(folder) / _name(record["config"], record["config_hash"])
+    path, content, arrays = prepared(record, embeddings, folder)
     if path.exists() and not force:
         raise FileExistsError(f"{path.name} exists and a record is written once: run with force to replace it")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.with_suffix(".npz").unlink(missing_ok=True)
-    if embeddings is not None:
-        _replace(path.with_suffix(".npz"), _npz(embeddings))
-    _replace(path, json.dumps(record, indent=1, ensure_ascii=False).encode() + b"\n")
+    if arrays is not None:
+        write_atomically(path.with_suffix(".npz"), arrays)
+    write_atomically(path, content)
+    if arrays is None:
+        path.with_suffix(".npz").unlink(missing_ok=True)
     return path
+
+
+def prepared(
+    record: dict[str, Any],
+    embeddings: dict[str, np.ndarray] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+) -> tuple[Path, bytes, bytes | None]:
+    """Path and content of a record and of the arrays beside it; whatever cannot be stored is refused here."""
+    try:
+        record = json.loads(json.dumps(record, allow_nan=False))  # tuples become lists, and severities text
+        arrays = None if embeddings is None else _npz(embeddings)
+        added = {"config_hash": identity_hash(record.get("identity", {})), "embeddings": arrays and _hex(arrays)}
+        record = {"schema": VERSION} | record | added | {"digest": ""}
+        record["digest"] = _digest(record)
+        content = json.dumps(record, indent=1, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError as error:
+        raise ValueError(f"this record cannot be stored, a name in it is not text: {error.object!r}") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"this record cannot be stored, a value in it has no form in JSON: {error}") from None
+    if problem := _fault(record) or _private(record) or _named(record["environment"]):
+        raise ValueError(f"this record cannot be stored: {problem}")
+    return _folder(folder) / f"{name_of(record['identity'])}.json", content, arrays
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -133,104 +117,93 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(f"{path.name} is not JSON: restore it, or delete it and run again") from None
     if isinstance(record, dict) and record.get("schema", VERSION) != VERSION:
         raise ValueError(f"{path.name} is of schema {record['schema']}, not {VERSION}: delete it and run again")
-    if problem := _fault(record, SCHEMA):
-        raise ValueError(f"{path.name} is not a record: {problem}")
-    if record["digest"] != _digest(record) or record["config_hash"] != config_hash(record["config"]):
-        raise ValueError(f"{path.name} was edited by hand: restore it, or delete it and run again")
+    digest = _digest(record) if isinstance(record, dict) else ""
+    if digest not in _sound or record.get("digest") != digest:
+        if problem := _fault(record):
+            raise ValueError(f"{path.name} is not a record: {problem}")
+        if record["digest"] != digest or record["config_hash"] != identity_hash(record["identity"]):
+            raise ValueError(f"{path.name} was edited by hand: restore it, or delete it and run again")
+        _sound.add(digest)
     return record
 
 
+_sound: set[str] = set()
+"""Digests of records that were validated in this process, which takes ten times as long as reading one."""
+
+
 def embeddings(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """The arrays stored beside the record at `path`."""
-    arrays = Path(path).with_suffix(".npz")
+    """The arrays stored beside the record at `path`; others than those it was written with are a ValueError."""
+    path, arrays = Path(path), Path(path).with_suffix(".npz")
     if not arrays.exists():
-        raise FileNotFoundError(f"{Path(path).name} has no embeddings beside it: run it again with force to make them")
-    with np.load(arrays) as archive:
+        raise FileNotFoundError(f"{path.name} has no embeddings beside it: run it again with force to make them")
+    content = arrays.read_bytes()
+    if _hex(content) != read(path)["embeddings"]:
+        raise ValueError(f"{arrays.name} is not the file that {path.name} was written with: restore it, or run again")
+    with np.load(io.BytesIO(content)) as archive:
         return dict(archive)
 
 
-def find(config_hash: str, folder: str | os.PathLike[str] | None = None) -> dict[str, Any] | None:
-    """The record of the configuration with this hash, None when there is none."""
-    found = (read(path) for path in sorted(_folder(folder).glob(f"*-{config_hash[:8]}.json")))
-    return next((record for record in found if record["config_hash"] == config_hash), None)
+def find(identity: dict[str, Any], folder: str | os.PathLike[str] | None = None) -> dict[str, Any] | None:
+    """The record of the run with this identity, None when there is none. Without `data`, of any version of the data."""
+    if "data" in identity:
+        path = _folder(folder) / f"{name_of(identity)}.json"
+        found = [read(path)] if path.exists() else []
+        return next((record for record in found if record["config_hash"] == identity_hash(identity)), None)
+    pattern = re.sub(r"-[0-9a-f]{8}$", "-*.json", name_of(identity))
+    alike = (read(path) for path in sorted(_folder(folder).glob(pattern)))
+    return next((r for r in alike if {k: v for k, v in r["identity"].items() if k != "data"} == identity), None)
 
 
-def read_all(folder: str | os.PathLike[str] | None = None, **filters: Any) -> list[tuple[str, dict[str, Any]]]:
-    """File name and record of every run whose configuration has these values: field=value or field=[values]."""
-    found = [(path.name, read(path)) for path in sorted(_folder(folder).glob("*.json"))]
-    fields = {field: None for _, record in found for field in record["config"]}
-    for field, value in filters.items() if found else ():
-        one_of("filter", field, fields)
-        wanted = [*value] if isinstance(value, list | tuple | set) else [value]
-        found = [(name, record) for name, record in found if record["config"].get(field) in wanted]
-    return found
-
-
-def load(folder: str | os.PathLike[str] | None = None, **filters: Any) -> pd.DataFrame:
-    """One row per record, `filters` as for `read_all`.
-
-    Columns: the fields of the configuration; `<rule>.<measure>` for each rule of RULES and each single number of
-    `final`, such as `validation.ood_accuracy`; the fields of `cost`; `file`.
-    """
-    final = {f"{rule}.{measure}": (rule, measure) for rule in RULES for measure in MEASURES if measure != "ood"}
-    rows = [
-        record["config"]
-        | {column: record["final"][rule][measure] for column, (rule, measure) in final.items()}
-        | record["cost"]
-        | {"file": name}
-        for name, record in read_all(folder, **filters)
-    ]
-    return pd.DataFrame(rows, columns=None if rows else [*CONFIG, "scale", *final, *COST, "file"])
+def read_all(folder: str | os.PathLike[str] | None = None) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Path and record of every run."""
+    return ((path, read(path)) for path in sorted(_folder(folder).glob("*.json")))
 
 
 def _folder(given: str | os.PathLike[str] | None) -> Path:
     return folder() if given is None else Path(given)
 
 
-def _name(config: dict[str, Any], digest: str) -> str:
-    parts = (config["benchmark"], config["held_out"] or "all", config["algorithm"], config["scale"])
-    last = [re.split(r"[/\\]", part.rstrip("/\\"))[-1] for part in parts]  # a benchmark may be a path
-    slugs = [re.sub(r"\W+", "_", part).strip("_").lower()[:40] for part in last]
-    return "-".join([*slugs, f"s{config['seed']}", digest[:8]]) + ".json"
-
-
 def _sha256(value: Any) -> str:
-    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    return _hex(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
+
+
+def _hex(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _digest(record: dict[str, Any]) -> str:
     return _sha256({key: value for key, value in record.items() if key != "digest"})
 
 
-def _fault(value: Any, layout: Any, where: str = "") -> str | None:
-    """What is wrong with `value`, found at `where` in a record, according to `layout`; None when nothing is."""
-    name = where or "the file"
-    if isinstance(layout, str):
-        valid = any(KINDS[kind](value) if kind in KINDS else value == kind for kind in layout.split(" or "))
-        return None if valid else f"{name} must be {layout}, not {value!r}"
-    if type(value) is not type(layout):
-        return f"{name} must be a JSON {'object' if isinstance(layout, dict) else 'list'}, not {value!r}"
-    if isinstance(layout, list):
-        inside = ((item, layout[0], f"{where}[{index}]") for index, item in enumerate(value))
-    else:
-        if missing := [key for key in layout if key is not ... and key not in value]:
-            return f"{name} lacks {', '.join(missing)}"
-        if ... not in layout and (unknown := [key for key in value if key not in layout]):
-            return f"{name} has the unknown {', '.join(unknown)}"
-        inside = ((item, layout.get(key, layout.get(...)), f"{where}.{key}".lstrip(".")) for key, item in value.items())
-    return next((fault for item in inside if (fault := _fault(*item))), None)
+@functools.cache
+def _validator() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(schema())
+
+
+def _fault(record: Any) -> str | None:
+    """What is wrong with a record according to the schema; None when nothing is."""
+    error = jsonschema.exceptions.best_match(_validator().iter_errors(record))
+    if error is None:
+        return None
+    where = ".".join(map(str, error.absolute_path))
+    return f"{where}: {error.message}" if where else error.message
 
 
 def _private(value: Any) -> str | None:
-    """The sentence that refuses an absolute path or this machine's name anywhere in a record, None without one."""
+    """The sentence that refuses an absolute path anywhere in a record, None without one."""
     if isinstance(value, dict):
         value = [*value, *value.values()]
     if isinstance(value, list):
         return next((found for item in value if (found := _private(item))), None)
     if isinstance(value, str) and re.search(r"(^|[\s'\"(=])(/[^\s/]|[A-Za-z]:[\\/]|\\\\)", value):
         return f"{value!r} holds an absolute path; give a name, or a path relative to the data"
-    return f"{value!r} is this machine's name; leave it out" if value == socket.gethostname() else None
+    return None
+
+
+def _named(environment: dict[str, Any]) -> str | None:
+    """The sentence that refuses this machine's name among the facts about it."""
+    host = socket.gethostname()
+    return f"environment holds this machine's name, {host}; leave it out" if host in environment.values() else None
 
 
 def _npz(arrays: dict[str, np.ndarray]) -> bytes:
@@ -238,16 +211,3 @@ def _npz(arrays: dict[str, np.ndarray]) -> bytes:
     half = {name: array.astype(np.float16) if array.dtype.kind == "f" else array for name, array in arrays.items()}
     np.savez_compressed(buffer, allow_pickle=False, **half)
     return buffer.getvalue()
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Put `content` at `path` so that a kill at any moment leaves the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ With the parameters they are stored with, `make book` executes them, and tests/t
 """
 
 import ast
+import re
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,8 @@ import pytest
 import yaml
 from papermill.exceptions import PapermillExecutionError
 
-from hypo.config import FIELDS
+from hypo.config import settings
+from hypo.paper import NUMBERS
 
 BOOK = Path(__file__).resolve().parents[1] / "book"
 PAGES = sorted(BOOK.glob("*.ipynb"))
@@ -65,8 +67,21 @@ def test_the_table_of_contents_names_every_page():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_parameters_are_fields_of_the_configuration(page):
-    assert set(parameters(page)) <= set(FIELDS)
+def test_parameters_are_settings_of_hypo(page):
+    assert set(parameters(page)) <= set(settings("hypo"))
+
+
+@pytest.mark.parametrize("page", [*PAGES, *BOOK.glob("*.md")], ids=lambda page: page.stem)
+def test_a_page_names_tables_and_figures_by_their_numbers(page):
+    text = page.read_text()
+    assert not re.search(r"(Tab|Fig)\. [a-z]", text)
+    labels = set(NUMBERS) - {"all", "pacs", "vlcs", "umap", "alpha", "tau", "cifar10c", "terra"}  # words of their own
+    in_prose = (
+        "".join("".join(c.source) for c in nbformat.read(page, 4).cells if c.cell_type == "markdown")
+        if page.suffix == ".ipynb"
+        else text
+    )
+    assert not [label for label in labels if label in in_prose]
 
 
 @pytest.mark.pages

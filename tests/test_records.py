@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -33,8 +34,11 @@ def a_record(ood: dict | None = None, **config) -> dict:
         "etf_gap": None,
     }
     main = {"benchmark": "pacs", "algorithm": "hypo", "held_out": "cartoon", "scale": "demo", "seed": 0, "lr": 0.1}
+    interval = {"first": 1, "last": 2, "evaluations": 2, "starts_at_first": True, "valley": True}
     return {
         "config": main | config,
+        "data": "ab" * 6,
+        "identity": main | config | {"data": "ab" * 6},
         "benchmark": {
             "name": "pacs",
             "fingerprint": "ab" * 32,
@@ -53,7 +57,7 @@ def a_record(ood: dict | None = None, **config) -> dict:
                 "epoch": 1,
                 "lr": 0.1,
                 "train": {"total": 1.5, "variation": 1.0},
-                "validation": {"accuracy": 0.5, "loss": 1.25},
+                "validation": {"accuracy": 0.5, "loss": 1.25, "cosine": None},
                 "id_test": {"accuracy": 0.5},
                 "ood_test": {"accuracy": 0.25},
             }
@@ -62,14 +66,17 @@ def a_record(ood: dict | None = None, **config) -> dict:
             "validation": measures,
             "last": measures | {"ood_accuracy": 0.7},
             "oracle": measures | {"ood_accuracy": 0.8},
+            "swad": measures | {"ood_accuracy": 0.72, "interval": interval},
         },
-        "cost": {"seconds": 12.5, "images_per_second": 800.0, "peak_memory_mb": 512.0},
+        "cost": {"seconds": 12.5, "evaluation_seconds": 0.5, "images_per_second": 800.0, "peak_memory_mb": 512.0},
         "environment": {
             "device": "cpu",
             "python": "3.11.7",
             "packages": {"torch": "2.14.1"},
             "precision": "float32",
             "ranks": 1,
+            "accumulate": 1,
+            "compile": False,
             "commit": "0" * 40,
             "dirty": False,
         },
@@ -100,16 +107,16 @@ def test_a_record_comes_back_as_it_was_written(tmp_path):
     assert given == before
     back = records.read(path)
     assert {key: back[key] for key in given} == given
-    assert back["schema"] == 1
-    assert back["config_hash"] == records.config_hash(given["config"])
+    assert back["schema"] == 2 and back["embeddings"] is None
+    assert back["config_hash"] == records.identity_hash(given["identity"])
     assert [*tmp_path.iterdir()] == [path]
 
 
 def test_hash_and_digest_are_sha256_of_the_canonical_json(tmp_path):
     config = {"b": 1, "a": [1.5, None], "ü": True}
-    assert records.config_hash(config) == hashlib.sha256('{"a":[1.5,null],"b":1,"ü":true}'.encode()).hexdigest()
-    assert records.config_hash(dict(reversed(config.items()))) == records.config_hash(config)
-    assert records.config_hash(config | {"b": 2}) != records.config_hash(config)
+    assert records.identity_hash(config) == hashlib.sha256('{"a":[1.5,null],"b":1,"ü":true}'.encode()).hexdigest()
+    assert records.identity_hash(dict(reversed(config.items()))) == records.identity_hash(config)
+    assert records.identity_hash(config | {"b": 2}) != records.identity_hash(config)
     path = records.write(a_record(), folder=tmp_path)
     stored = path.read_text()
     assert json.loads(sealed(path, dict.copy).read_text()) == json.loads(stored)
@@ -134,7 +141,7 @@ def test_tuples_and_severities_are_stored_as_json_has_them(tmp_path):
     back = records.read(records.write(record, folder=tmp_path))
     assert back["final"]["validation"]["ood"] == {"fog": {"1": 0.9, "5": 0.5}}
     assert back["config"]["betas"] == [0.9, 0.99]
-    assert back["config_hash"] == records.config_hash(record["config"])
+    assert back["config_hash"] == records.identity_hash(record["identity"])
 
 
 def test_a_record_is_written_once_unless_forced(tmp_path):
@@ -173,7 +180,7 @@ def test_a_failed_write_leaves_no_record_and_no_temporary(tmp_path, monkeypatch,
     with pytest.raises(OSError, match="No space"):
         records.write(a_record(), {"z": np.ones((2, 2))}, tmp_path)
     assert all(path.suffix == ".npz" for path in tmp_path.iterdir())
-    assert records.load(tmp_path).empty
+    assert not [*records.read_all(tmp_path)]
 
 
 def test_a_kill_while_records_are_written_leaves_only_whole_ones(tmp_path):
@@ -189,42 +196,44 @@ def test_a_kill_while_records_are_written_leaves_only_whole_ones(tmp_path):
         last = int(child.stdout.readline())
     child.send_signal(signal.SIGKILL)
     child.communicate()
-    assert len(records.load(tmp_path)) >= last + 1
+    assert len([*records.read_all(tmp_path)]) >= last + 1
 
 
 WRONG = {
-    "lacks digest": lambda r: r.pop("digest"),
-    "lacks cost": lambda r: r.pop("cost"),
-    "final lacks oracle": lambda r: r["final"].pop("oracle"),
-    "config lacks seed": lambda r: r["config"].pop("seed"),
-    "has the unknown mood": lambda r: r.update(mood="good"),
-    "split.sizes has the unknown test": lambda r: r["split"]["sizes"].update(test=3),
-    "epochs must be a JSON list, not {}": lambda r: r.update(epochs={}),
-    r"epochs[0].lr must be number, not '0.1'": lambda r: r["epochs"][0].update(lr="0.1"),
-    r"epochs[0].train.total must be number, not True": lambda r: r["epochs"][0]["train"].update(total=True),
-    "config.seed must be integer, not 2.5": lambda r: r["config"].update(seed=2.5),
-    "final.last.ood_accuracy must be fraction or null, not 75": lambda r: r["final"]["last"].update(ood_accuracy=75),
-    "final.last.ood.fog must be fraction or severities": lambda r: r["final"]["last"].update(ood={"fog": {}}),
-    "config.scale must be demo or cpu or paper, not 'huge'": lambda r: r["config"].update(scale="huge"),
-    "config.held_out must be text or null, not 3": lambda r: r["config"].update(held_out=3),
-    "selection must be validation, not 'oracle'": lambda r: r.update(selection="oracle"),
-    "benchmark.notes[0] must be text, not None": lambda r: r["benchmark"].update(notes=[None]),
-    "environment.dirty must be flag or null, not 0": lambda r: r["environment"].update(dirty=0),
+    "'digest' is a required property": lambda r: r.pop("digest"),
+    "'cost' is a required property": lambda r: r.pop("cost"),
+    "final: 'oracle' is a required property": lambda r: r["final"].pop("oracle"),
+    "config: 'seed' is a required property": lambda r: r["config"].pop("seed"),
+    "('mood' was unexpected)": lambda r: r.update(mood="good"),
+    "split.sizes: Additional properties": lambda r: r["split"]["sizes"].update(test=3),
+    "epochs: {} is not of type 'array'": lambda r: r.update(epochs={}),
+    "epochs.0.lr: '0.1' is not of type 'number'": lambda r: r["epochs"][0].update(lr="0.1"),
+    "epochs.0.train.total: True is not of type 'number'": lambda r: r["epochs"][0]["train"].update(total=True),
+    "config.seed: 2.5 is not of type 'integer'": lambda r: r["config"].update(seed=2.5),
+    "final.last.ood_accuracy: 75": lambda r: r["final"]["last"].update(ood_accuracy=75),
+    "final.last.ood.fog: {}": lambda r: r["final"]["last"].update(ood={"fog": {}}),
+    "config.scale: 'huge' is not one of": lambda r: r["config"].update(scale="huge"),
+    "config.held_out: 3 is not": lambda r: r["config"].update(held_out=3),
+    "selection: 'validation' was expected": lambda r: r.update(selection="oracle"),
+    "benchmark.notes.0: None is not of type 'string'": lambda r: r["benchmark"].update(notes=[None]),
+    "environment.dirty: 0 is not": lambda r: r["environment"].update(dirty=0),
+    "final.swad: 'interval' is a required property": lambda r: r["final"]["swad"].pop("interval"),
 }
+NO_DIGEST = "'digest' is a required property"
 
 
 @pytest.mark.parametrize("sentence", WRONG)
 def test_what_is_not_laid_out_as_a_record_is_refused(tmp_path, sentence):
     path = records.write(a_record(), folder=tmp_path)
-    change = edited if sentence == "lacks digest" else sealed
+    change = edited if sentence == NO_DIGEST else sealed
     change(path, WRONG[sentence])
     with pytest.raises(ValueError, match=f"^{re.escape(path.name)} is not a record: .*{re.escape(sentence)}"):
         records.read(path)
     with pytest.raises(ValueError, match=re.escape(path.name)):
-        records.load(tmp_path)
+        [*records.read_all(tmp_path)]
 
 
-@pytest.mark.parametrize("sentence", [sentence for sentence in WRONG if sentence != "lacks digest"])
+@pytest.mark.parametrize("sentence", [sentence for sentence in WRONG if sentence != NO_DIGEST])
 def test_what_is_not_laid_out_as_a_record_is_not_written_either(tmp_path, sentence):
     record = a_record()
     WRONG[sentence](record)
@@ -250,7 +259,7 @@ def test_a_hand_edited_record_is_refused(tmp_path, change):
     with pytest.raises(ValueError, match=f"{re.escape(path.name)} was edited by hand"):
         records.read(path)
     with pytest.raises(ValueError, match="was edited by hand"):
-        records.load(tmp_path)
+        [*records.read_all(tmp_path)]
 
 
 def test_a_hash_that_is_not_the_configurations_is_an_edit_too(tmp_path):
@@ -266,16 +275,16 @@ def test_a_hash_that_is_not_the_configurations_is_an_edit_too(tmp_path):
         ("", "old.json is not JSON"),
         ('{"schema": NaN}', "old.json is not JSON"),
         (b"\xff\xfe", "old.json is not JSON"),
-        ('{"schema": 0, "accuracy": 0.9}', "old.json is of schema 0, not 1: delete it and run again"),
-        ('{"schema": 2}', "old.json is of schema 2, not 1"),
-        ("{}", "old.json is not a record: the file lacks schema"),
-        ("[]", "old.json is not a record: the file must be a JSON object"),
+        ('{"schema": 0, "accuracy": 0.9}', "old.json is of schema 0, not 2: delete it and run again"),
+        ('{"schema": 1}', "old.json is of schema 1, not 2"),
+        ("{}", "old.json is not a record: 'schema' is a required property"),
+        ("[]", "old.json is not a record: [] is not of type 'object'"),
     ],
 )
 def test_files_that_are_no_records_are_refused_by_name(tmp_path, content, sentence):
     path = tmp_path / "old.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    for reader in (records.read, lambda path: records.load(path.parent)):
+    for reader in (records.read, lambda path: [*records.read_all(path.parent)]):
         with pytest.raises(ValueError, match=re.escape(sentence)):
             reader(path)
 
@@ -303,44 +312,51 @@ def test_an_absolute_path_is_refused_wherever_it_stands(tmp_path, text):
 def test_the_name_of_the_machine_is_refused_and_harmless_text_is_not(tmp_path, monkeypatch):
     monkeypatch.setattr(socket, "gethostname", lambda: "grace")
     record = a_record()
+    record["benchmark"]["classes"] = ["grace", "house"]
     record["benchmark"]["notes"] = ["from https://example.org/a: 3 of 4 images/s, n / a", "shared/PACS", "graceful"]
     records.write(record, folder=tmp_path)
     record["environment"]["device"] = "grace"
-    with pytest.raises(ValueError, match="'grace' is this machine's name"):
+    with pytest.raises(ValueError, match="holds this machine's name, grace"):
         records.write(record, folder=tmp_path, force=True)
 
 
-def test_find_goes_by_the_whole_hash(tmp_path):
+def test_find_goes_by_the_whole_identity(tmp_path):
     path = records.write(a_record(), folder=tmp_path)
-    wanted = records.config_hash(a_record()["config"])
+    wanted = a_record()["identity"]
     assert records.find(wanted, tmp_path) == records.read(path)
-    assert records.find(wanted[:8] + "0" * 56, tmp_path) is None
-    assert records.find("f" * 64, tmp_path / "nowhere") is None
+    assert records.find(wanted | {"lr": 0.2}, tmp_path) is None
+    assert records.find(wanted, tmp_path / "nowhere") is None
 
 
-def test_load_gives_a_row_a_record_and_filters_by_configuration(tmp_path):
-    for algorithm in ("erm", "hypo"):
-        for seed in range(3):
-            records.write(a_record(algorithm=algorithm, seed=seed, held_out=[None, "photo"][seed % 2]), folder=tmp_path)
-    table = records.load(tmp_path)
-    assert len(table) == 6
-    assert table["file"].is_monotonic_increasing
-    row = table.query("algorithm == 'hypo' and seed == 1").iloc[0]
-    assert row["held_out"] == "photo"
-    assert row["lr"] == 0.1
-    assert [row[f"{rule}.ood_accuracy"] for rule in ("validation", "last", "oracle")] == [0.75, 0.7, 0.8]
-    assert row["validation.id_accuracy"] == 0.875
-    assert row["validation.epsilon_hat"] == 0.125
-    assert row["seconds"] == 12.5
-    assert records.read(tmp_path / row["file"])["config"]["seed"] == 1
-    assert len(records.load(tmp_path, algorithm="erm")) == 3
-    assert len(records.load(tmp_path, algorithm="erm", seed=[0, 1])) == 2
-    assert len(records.load(tmp_path, held_out=None)) == 4
-    nothing = records.load(tmp_path, algorithm="coral")
-    assert nothing.empty
-    assert set(nothing) == set(table) - {"lr"}
-    with pytest.raises(ValueError, match="unknown filter 'algoritm': did you mean algorithm"):
-        records.load(tmp_path, algoritm="erm")
+def test_the_record_of_one_version_of_the_data_is_not_that_of_another(tmp_path):
+    records.write(a_record(), folder=tmp_path)
+    here = a_record()["identity"]
+    assert records.find(here | {"data": "cd" * 6}, tmp_path) is None
+    anywhere = {key: value for key, value in here.items() if key != "data"}
+    assert records.find(anywhere, tmp_path)["data"] == here["data"]
+    assert records.find(anywhere | {"seed": 1}, tmp_path) is None
+
+
+def test_embeddings_are_those_the_record_was_written_with(tmp_path):
+    path = records.write(a_record(), {"z": np.ones((2, 2)), "prediction": np.array([0, 1])}, tmp_path)
+    other = records.write(a_record(seed=1), {"z": np.ones((2, 2)), "prediction": np.array([1, 1])}, tmp_path)
+    other.with_suffix(".npz").replace(path.with_suffix(".npz"))
+    with pytest.raises(ValueError, match="is not the file that pacs-cartoon"):
+        records.embeddings(path)
+
+
+def test_old_embeddings_stay_until_the_new_record_is_on_disk(tmp_path, monkeypatch):
+    path = records.write(a_record(), {"z": np.ones((2, 2))}, tmp_path)
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("No space left on device")))
+    with pytest.raises(OSError, match="No space"):
+        records.write(a_record(), {"z": np.zeros((2, 2))}, tmp_path, force=True)
+    assert records.embeddings(path)["z"].tolist() == [[1, 1], [1, 1]]
+
+
+def test_outsiders_can_validate_records_against_the_published_schema(tmp_path):
+    jsonschema.Draft202012Validator.check_schema(records.schema())
+    path = records.write(a_record(), folder=tmp_path)
+    jsonschema.validate(json.loads(path.read_text()), json.loads((TOP / "hypo" / "record.schema.json").read_text()))
 
 
 def test_where_records_lie(tmp_path, monkeypatch):
@@ -350,7 +366,7 @@ def test_where_records_lie(tmp_path, monkeypatch):
     assert records.folder() == tmp_path
     path = records.write(a_record())
     assert path.parent == tmp_path
-    assert len(records.load()) == 1
+    assert len([*records.read_all()]) == 1
     monkeypatch.delenv("HYPO_RECORDS")
     monkeypatch.setattr(records, "__file__", str(tmp_path / "site-packages" / "hypo" / "records.py"))
     assert records.folder() == Path("data/records")

@@ -14,10 +14,11 @@ from conftest import labels, unit
 
 from hypo import separation_loss, simplex_etf, variation_loss
 from hypo.figures.etf import cosines_by_classes, gap_over_steps, trained_cosines
-from hypo.figures.interactive import TurningSphere
 from hypo.figures.method import sphere
 from hypo.figures.performance import ratios
-from hypo.illustration import learn_sphere, least_largest_cosine, spread_prototypes, vmf_likelihood
+from hypo.figures.turning import TurningSphere
+from hypo.geometry.learnt import learn_sphere
+from hypo.geometry.prototypes import least_largest_cosine, spread_prototypes, vmf_likelihood
 
 
 @pytest.mark.parametrize(("dim", "temperature"), [(3, 0.1), (16, 0.05), (128, 1.0)])

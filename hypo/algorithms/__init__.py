@@ -1,33 +1,51 @@
-"""The methods. Each lives in a file of its own as a class `Algorithm`; this is their registry.
-
-An algorithm is a `torch.nn.Module` with
-
-    network                      images (N, 3, H, W) -> outputs (N, k)
-    loss(outputs, y, domains)    -> {"total": scalar, and every term worth logging}
-    logits(outputs)              -> (N, C) of the classifier; its cross-entropy is the validation loss
-    predict(outputs)             -> (N,) classes
-    embed(outputs)               -> (N, d) unit vectors, for the geometry
-    prototypes()                 -> (C, d) unit vectors those are compared with, or None: the class means are taken
-    refit(outputs, y)            called with the training set's outputs after the weights changed other than by a step
-    fresh()                      modules that start from random weights, which may learn faster (`head_lr`)
-
-built from `Algorithm(config, num_classes)`. A method whose step is not "outputs of a batch, then a loss" overrides
-`losses(images, y, domains)`, which is all that the engine calls.
-"""
+"""The methods: one file each, and this registry. `hypo.algorithms.base` has the interface that they share."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from hypo.suggest import one_of
+
 if TYPE_CHECKING:
     from hypo.algorithms.base import Algorithm
     from hypo.config import Config
 
-ALGORITHMS = {name: f"hypo.algorithms.{name}" for name in ("erm", "hypo", "pcl")}
-"""Name -> module; a method of your own is one more entry."""
+ALGORITHMS: dict[str, str | type[Algorithm]] = {
+    "erm": "hypo.algorithms.erm:ERM",
+    "hypo": "hypo.algorithms.hypo:HYPO",
+    "pcl": "hypo.algorithms.pcl:PCL",
+    "coral": "hypo.algorithms.coral:CORAL",
+    "dann": "hypo.algorithms.dann:DANN",
+    "groupdro": "hypo.algorithms.groupdro:GroupDRO",
+    "mmd": "hypo.algorithms.mmd:MMD",
+    "irm": "hypo.algorithms.irm:IRM",
+    "vrex": "hypo.algorithms.vrex:VREx",
+    "eqrm": "hypo.algorithms.eqrm:EQRM",
+    "vne": "hypo.algorithms.vne:VNE",
+    "i_mixup": "hypo.algorithms.i_mixup:IMixup",
+    "rsc": "hypo.algorithms.rsc:RSC",
+    "selfreg": "hypo.algorithms.selfreg:SelfReg",
+    "cdann": "hypo.algorithms.cdann:CDANN",
+    "mldg": "hypo.algorithms.mldg:MLDG",
+    "arm": "hypo.algorithms.arm:ARM",
+    "mtl": "hypo.algorithms.mtl:MTL",
+    "mixstyle": "hypo.algorithms.mixstyle:MixStyle",
+    "sagnet": "hypo.algorithms.sagnet:SagNet",
+    "sharpdro": "hypo.algorithms.sharpdro:SharpDRO",
+}
+"""Name -> "module:class", or the class itself; a method of your own is one more entry."""
 
 
-def build(config: Config, num_classes: int) -> Algorithm:
-    """The algorithm that `config` names, for this many classes."""
-    return import_module(ALGORITHMS[config.algorithm]).Algorithm(config, num_classes)
+def method(name: str) -> type[Algorithm]:
+    """The class of the method `name`; a misspelt one is refused with the nearest."""
+    entry = ALGORITHMS[one_of("algorithm", name, ALGORITHMS)]
+    if not isinstance(entry, str):
+        return entry
+    module, _, attribute = entry.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def build(config: Config, num_classes: int, num_domains: int) -> Algorithm:
+    """The method that `config` names, for this many classes and training domains."""
+    return method(config.algorithm)(config, num_classes, num_domains)

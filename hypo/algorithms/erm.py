@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hypo.algorithms import base
+from hypo.algorithms.base import Algorithm, setting
 from hypo.model import HypoNet
-from hypo.sphere import to_sphere
-
-if TYPE_CHECKING:
-    from hypo.config import Config
+from hypo.suggest import one_of
 
 
-class Algorithm(base.Algorithm):
-    """Outputs are the backbone's features (N, f); a linear classifier follows, and the features are the embedding."""
+@dataclass(frozen=True)
+class Hyperparameters:
+    """`head` is for a control: the network that HYPO has, trained by cross-entropy."""
 
-    def __init__(self, config: Config, num_classes: int) -> None:
-        super().__init__(config, num_classes)
-        net = HypoNet(config.backbone, config.dim, config.weights, config.stem, config.width)
-        self.network = net.backbone
-        self.classifier = nn.Linear(net.feature_dim, num_classes)
+    head: str = setting("linear", "on the features: linear, or mlp for HYPO's head and a classifier on it")
+
+    def __post_init__(self) -> None:
+        one_of("head", self.head, ("linear", "mlp"))
+
+
+class ERM(Algorithm):
+    """L = -1/N sum_i log softmax(W f_i + b)_{y_i}; the features f are the embedding (V. Vapnik, 1998)."""
+
+    Hyperparameters = Hyperparameters
+
+    @classmethod
+    def defaults(cls, scale: str, benchmark: str, held_out: str | None) -> dict[str, Any]:  # noqa: ARG003
+        return {"lr": 3e-3, "head_lr": 3.0} if scale == "cpu" and benchmark != "cifar10" else {}
+
+    def build(self, net: HypoNet) -> None:
+        super().build(net)
+        if self.config.method.head == "mlp":
+            self.network = nn.Sequential(net.backbone, net.head)
+            self.classifier = nn.Linear(self.config.dim, self.num_classes)
 
     def loss(self, outputs: Tensor, y: Tensor, domains: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
         return {"total": F.cross_entropy(self.logits(outputs), y)}
 
-    def logits(self, outputs: Tensor) -> Tensor:
-        return self.classifier(outputs)
-
-    def embed(self, outputs: Tensor) -> Tensor:
-        return to_sphere(outputs)
-
     def fresh(self) -> list[nn.Module]:
-        return [self.classifier]
+        return [self.classifier] if self.config.method.head == "linear" else [self.network[1], self.classifier]

@@ -2,36 +2,106 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
-from hypo.algorithms import base
-from hypo.loss import HypoLoss
+from hypo.algorithms.base import Algorithm, Batch, setting
+from hypo.distributed import whole_batch
+from hypo.loss import HypoLoss, falling_temperature
 from hypo.model import HypoNet
 from hypo.sphere import class_means
+from hypo.suggest import one_of
 
 if TYPE_CHECKING:
-    from hypo.config import Config
+    from hypo.training.evaluate import Evaluator
 
 
-class Algorithm(base.Algorithm):
-    """Outputs are the embeddings (N, d); HypoLoss holds the prototypes."""
+@dataclass(frozen=True)
+class Hyperparameters:
+    """Symbols are the paper's."""
 
-    def __init__(self, config: Config, num_classes: int) -> None:
-        super().__init__(config, num_classes)
-        self.network = HypoNet(config.backbone, config.dim, config.weights, config.stem, config.width)
+    temperature: float = setting(0.1, "tau", above=0)
+    momentum: float = setting(0.95, "alpha, of the moving average", at_least=0, below=1)
+    weight: float = setting(1.0, "lambda, on the variation term", at_least=0)
+    prototypes: str = setting("ema", "ema: moving averages; learnable: a parameter")
+    separation: bool = setting(True, "whether the separation loss is there")
+    hard_negatives: bool = setting(True, "whether same-domain samples of other classes join the denominator")
+    start_temperature: float | None = setting(None, "tau at the first step, which then falls; none: constant", above=0)
+    start_share: float = setting(0.3, "share of the training over which tau falls, in equal ratios", above=0, at_most=1)
+    head: str = setting("mlp", "what maps features to the sphere: mlp (two layers), or linear")
+    prototype_start: str = setting("batch", "first prototypes: class means of the first batch, or of validation images")
+    centre: bool = setting(False, "whether the head starts with zero mean output over training images")
+
+    def __post_init__(self) -> None:
+        one_of("prototypes", self.prototypes, ("ema", "learnable"))
+        one_of("head", self.head, ("mlp", "linear"))
+        one_of("prototype_start", self.prototype_start, ("batch", "validation"))
+
+
+RELEASED_ON_PACS = {
+    "cartoon": {"lr": 5e-4, "weight": 4.0},
+    "photo": {"lr": 1e-4, "weight": 1.0},
+    "sketch": {"lr": 2e-3, "weight": 2.0},
+    "art_painting": {"lr": 5e-4, "weight": 1.0},
+}
+"""Learning rate and lambda of the released PACS runs; the paper gives only what it searched."""
+
+
+class HYPO(Algorithm):
+    """L = lambda L_var + L_sep of unit vectors (N, d); `HypoLoss` holds the prototypes (Bai et al., ICLR 2024)."""
+
+    Hyperparameters = Hyperparameters
+    spherical = True
+
+    @classmethod
+    def defaults(cls, scale: str, benchmark: str, held_out: str | None) -> dict[str, Any]:
+        chosen: dict[str, Any] = {} if scale == "paper" else {"start_temperature": 1.0}
+        if benchmark in ("cifar10", "imagenet100"):  # one source: nothing is of the same domain only
+            chosen["hard_negatives"] = False
+        if benchmark == "cifar10":
+            chosen["weight"] = 2.0
+        elif scale == "cpu":
+            chosen |= {"lr": 3e-3, "head_lr": 3.0}
+        elif scale == "paper" and benchmark == "pacs":
+            chosen |= RELEASED_ON_PACS.get(held_out, {})
+        return chosen
+
+    def build(self, net: HypoNet) -> None:
+        method = self.config.method
+        if method.head == "linear":
+            net.head = nn.Linear(self.feature_dim, self.config.dim)
+        self.network = net
         self.criterion = HypoLoss(
-            num_classes, config.dim, config.temperature, config.momentum, config.weight, config.prototypes
+            self.num_classes, self.config.dim, method.temperature, method.momentum, method.weight, method.prototypes
         )
 
+    def prepare(self, evaluator: Evaluator) -> None:
+        method = self.config.method
+        if method.centre:
+            _centre(self.network, evaluator.sample(self, "train"))
+        if method.prototype_start == "validation":
+            self.refit(evaluator.outputs(self, "validation"), evaluator.classes("validation"))
+
+    def losses(self, batch: Batch, progress: float) -> dict[str, Tensor]:
+        """Only the step sees the falling tau; predictions and the validation loss have the configured one."""
+        method = self.config.method
+        if method.start_temperature is not None:
+            self.criterion.temperature = falling_temperature(
+                progress, method.start_temperature, method.temperature, method.start_share
+            )
+        return self.loss(*whole_batch(self.encode(batch.images), batch.y, batch.domains))
+
     def loss(self, outputs: Tensor, y: Tensor, domains: Tensor) -> dict[str, Tensor]:
-        terms = self.criterion(outputs, y, domains if self.config.hard_negatives else None)
-        total = terms.total if self.config.separation else self.config.weight * terms.variation
+        method = self.config.method
+        terms = self.criterion.terms(outputs, y, domains if method.hard_negatives else None)
+        total = terms.total if method.separation else method.weight * terms.variation
         return {"total": total, "variation": terms.variation, "separation": terms.separation}
 
     def logits(self, outputs: Tensor) -> Tensor:
-        return outputs @ self.criterion.prototypes.to(outputs).T / self.config.temperature
+        return outputs @ self.criterion.prototypes.to(outputs).T / self.config.method.temperature
 
     def embed(self, outputs: Tensor) -> Tensor:
         return outputs
@@ -40,8 +110,15 @@ class Algorithm(base.Algorithm):
         return self.criterion.prototypes.detach()
 
     def refit(self, outputs: Tensor, y: Tensor) -> None:
-        if self.config.prototypes == "ema":
+        if self.config.method.prototypes == "ema":
             self.criterion.reset_prototypes(class_means(outputs, y, self.num_classes))
 
     def fresh(self) -> list[nn.Module]:
         return [self.network.head, self.criterion]
+
+
+@torch.no_grad()
+def _centre(net: HypoNet, images: Tensor) -> None:
+    """Move the bias of the head's last layer so that its output has mean zero over `images`."""
+    last = net.head if isinstance(net.head, nn.Linear) else net.head[-1]
+    last.bias -= net.head(net.backbone(images)).mean(dim=0)

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -283,6 +283,47 @@ def load(
         return cifar10(folder)
     images = dataclasses.replace(_decode(folder, size, root, REGISTRY[name]), name=name)
     return _train_and_val(images) if name == "imagenet100" else images
+
+
+def data_version(benchmark: str, images: ImageSet) -> str:
+    """What tells one version of a data set from another in a run's identity: "" for the embedded digits, which are
+    code, else the start of the fingerprint."""
+    return "" if benchmark == "digits" else images.fingerprint[:12]
+
+
+def differences(counts: Mapping[str, int], published: Mapping[str, int]) -> list[str]:
+    """A sentence on each count that is not the published one."""
+    return [
+        f"{what} has {counts.get(what, 0):,} images instead of the published {expected:,}"
+        for what, expected in published.items()
+        if counts.get(what, 0) != expected
+    ]
+
+
+def per_class(counts: Mapping[str, Iterable[int]], class_names: Iterable[str]) -> dict[str, int]:
+    """{domain: counts in the order of the classes} -> {domain/class: count}."""
+    return {f"{d}/{c}": n for d, row in counts.items() for c, n in zip(class_names, row, strict=True)}
+
+
+def refuse_incomplete(images: ImageSet) -> None:
+    """Refuse a benchmark of the registry whose counts are not the published ones: its numbers would be taken for those
+    of the whole."""
+    spec, names = REGISTRY[images.name], images.class_names
+    parts = {d: images.labels[images.domains == e] for e, d in enumerate(images.domain_names)}
+    if images.test_only is not None:
+        parts["train"] = images.labels[~images.test_only]
+        parts |= dict.fromkeys(("test", "val"), images.labels[images.test_only])
+    table = {part: np.bincount(labels, minlength=len(names)).tolist() for part, labels in parts.items()}
+    wrong = [f"it has {len(names)} classes instead of {spec.num_classes}"] if len(names) != spec.num_classes else []
+    if not wrong:
+        wrong = differences(per_class(table, names), per_class(spec.class_counts, names))
+    wrong = wrong or differences({part: len(labels) for part, labels in parts.items()}, spec.counts)
+    if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise ValueError(
+            f"{images.name} is incomplete: {wrong[0]}{more}; `hypo doctor {images.name}` lists all, `hypo data "
+            f"{images.name}` fetches it, and the path of its folder trains on it as data of your own"
+        )
 
 
 def corrupted(

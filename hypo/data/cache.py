@@ -6,14 +6,11 @@ JSON file with its key and a digest of its pixels; an array without its JSON fil
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import shutil
-import sys
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +23,7 @@ from tqdm import tqdm
 
 from hypo.data.folders import Listing
 from hypo.data.imageset import ImageSet, combined_fingerprint, pixel_digest
+from hypo.files import locked, whole_file
 
 FORMAT = 1  # part of the key: raise it when decoding or the form of the files changes
 NAMED = 5  # broken images that a note names
@@ -86,11 +84,11 @@ def _from_cache(listing: Listing, size: int, folder: Path, workers: int) -> Imag
     if cached := _read(listing, size, key, array):
         return cached
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder / f"{stem}.lock"):
+    with locked(folder / f"{stem}.lock", f"another process is building {stem}; waiting for it"):
         if cached := _read(listing, size, key, array):
             return cached
         for old in folder.iterdir():
-            if old.name.startswith(f"{stem}-"):
+            if old.name.startswith((f"{stem}-", f".{stem}-")):
                 old.unlink()
         if shutil.disk_usage(folder).free < len(listing.paths) * size * size * 3:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -114,7 +112,7 @@ def _build(listing: Listing, size: int, key: str, array: Path, workers: int) -> 
     """Write the array and then its JSON file; the caller holds the lock."""
     keep = np.zeros(len(listing.paths), bool)
     pixels = hashlib.sha256()
-    with _written(array) as file:
+    with whole_file(array) as file:
         _write_header(file, (len(keep), size, size, 3))
         for i, image in enumerate(_decoded(listing, size, workers)):
             if image is not None:
@@ -124,7 +122,7 @@ def _build(listing: Listing, size: int, key: str, array: Path, workers: int) -> 
         file.seek(0)
         _write_header(file, (int(keep.sum()), size, size, 3))
     broken = np.flatnonzero(~keep).tolist()
-    with _written(array.with_suffix(".json")) as file:
+    with whole_file(array.with_suffix(".json")) as file:
         file.write(json.dumps({"key": key, "pixels": pixels.hexdigest(), "broken": broken}).encode())
 
 
@@ -209,29 +207,3 @@ def _state(path: Path) -> tuple[int, int]:
 def _write_header(file, shape: tuple[int, ...]) -> None:
     """The .npy header; numpy pads it so that its length does not depend on N."""
     np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
-
-
-@contextlib.contextmanager
-def _written(path: Path):
-    """A file that takes its name when it is complete and on disk, and leaves nothing behind when it fails."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file; it falls when the process ends, however it ends."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"another process is building {path.stem}; waiting for it", file=sys.stderr)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield

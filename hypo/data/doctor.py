@@ -13,7 +13,17 @@ from pathlib import Path
 
 import numpy as np
 
-from hypo.data.benchmarks import CORRUPTED, REGISTRY, absent, data_root, listed, locate, own_folder
+from hypo.data.benchmarks import (
+    CORRUPTED,
+    REGISTRY,
+    absent,
+    data_root,
+    differences,
+    listed,
+    locate,
+    own_folder,
+    per_class,
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,7 @@ def _digits() -> Finding:
 
     images = digits()
     counts = {d: int((images.domains == e).sum()) for e, d in enumerate(images.domain_names)}
-    return Finding(_summary(len(images), counts), tuple(_differences(counts, REGISTRY["digits"].counts)))
+    return Finding(_summary(len(images), counts), tuple(differences(counts, REGISTRY["digits"].counts)))
 
 
 def _cifar10(found: Path) -> Finding:
@@ -93,8 +103,8 @@ def _cifar10(found: Path) -> Finding:
         return Finding(f"unreadable at {found}", (f"{found} cannot be read ({error}); run `hypo data cifar10` anew",))
     parts = {"train": images.labels[~images.test_only], "test": images.labels[images.test_only]}
     counts = {f"{part}/{c}": int((labels == i).sum()) for part, labels in parts.items() for i, c in enumerate(CLASSES)}
-    published = _per_class(REGISTRY["cifar10"].class_counts, CLASSES)
-    return Finding(_summary(len(images), {p: len(x) for p, x in parts.items()}), tuple(_differences(counts, published)))
+    published = per_class(REGISTRY["cifar10"].class_counts, CLASSES)
+    return Finding(_summary(len(images), {p: len(x) for p, x in parts.items()}), tuple(differences(counts, published)))
 
 
 def _cifar10c(found: Path) -> Finding:
@@ -127,9 +137,9 @@ def _folder(
     if num_classes and num_classes != len(listing.class_names):
         problems.append(f"{len(listing.class_names)} classes instead of {num_classes}")
     else:
-        cells = _per_class(dict(zip(listing.domain_names, table.tolist(), strict=True)), listing.class_names)
-        problems += _differences(cells, _per_class(class_counts, listing.class_names))
-    problems += _differences(per_domain, counts)
+        cells = per_class(dict(zip(listing.domain_names, table.tolist(), strict=True)), listing.class_names)
+        problems += differences(cells, per_class(class_counts, listing.class_names))
+    problems += differences(per_domain, counts)
     broken = _broken([listing.root / path for path in listing.paths])
     problems += [f"{path.relative_to(listing.root)} cannot be opened ({why})" for path, why in broken]
     notes = "".join(f"; {note}" for note in listing.notes)
@@ -158,17 +168,6 @@ def _why_broken(path: Path) -> str:
     except Exception as error:  # a broken file may raise anything in Pillow's decoders
         return str(error).replace(str(path), path.name)
     return ""
-
-
-def _per_class(counts: Mapping[str, Iterable[int]], class_names: Iterable[str]) -> dict[str, int]:
-    """{domain: counts in the order of the classes} -> {domain/class: count}."""
-    return {f"{d}/{c}": n for d, row in counts.items() for c, n in zip(class_names, row, strict=True)}
-
-
-def _differences(counts: Mapping[str, int], published: Mapping[str, int]) -> Iterable[str]:
-    for what, expected in published.items():
-        if counts.get(what, 0) != expected:
-            yield f"{what} has {counts.get(what, 0):,} images instead of the published {expected:,}"
 
 
 def _summary(total: int, counts: Mapping[str, int]) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import hashlib
 import html
 import http.client
-import os
 import re
 import shutil
 import ssl
@@ -17,12 +15,14 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urljoin
 from urllib.request import Request, urlopen
+
+from hypo.files import locked
 
 ATTEMPTS = 4  # in a row without a single new byte
 PAUSE = 0.5  # seconds before the first new attempt, doubled each time
@@ -45,7 +45,7 @@ def fetch(url: str, destination: Path, *, bytes: int | None = None, md5: str | N
     """
     destination.parent.mkdir(parents=True, exist_ok=True)
     part = destination.with_name(destination.name + ".part")
-    with locked(destination):
+    with _held(destination):
         if destination.exists():
             if wrong := _mismatch(destination, bytes, md5):
                 raise DownloadError(f"{destination} {wrong}; delete or replace it and run the command again")
@@ -126,7 +126,7 @@ def building(destination: Path) -> Iterator[Path | None]:
     A kill leaves no `destination`; what it leaves beside it is removed next time. One process at a time gets in.
     """
     destination.parent.mkdir(parents=True, exist_ok=True)
-    with locked(destination):
+    with _held(destination):
         if destination.is_dir() and any(destination.iterdir()):
             yield None
             return
@@ -140,19 +140,9 @@ def building(destination: Path) -> Iterator[Path | None]:
             shutil.rmtree(staging, ignore_errors=True)
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of `path` (a hidden file beside it) against other processes; the system frees it on a kill."""
-    lock = path.with_name(f".{path.name}.lock")
-    while True:
-        with lock.open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if os.fstat(file.fileno()).st_nlink:  # 0: the holder before us removed the file we waited for
-                try:
-                    yield
-                finally:
-                    lock.unlink()
-                return
+def _held(path: Path) -> AbstractContextManager[None]:
+    """The lock of `path`, a hidden file beside it."""
+    return locked(path.with_name(f".{path.name}.lock"), f"another process is at {path.name}; waiting for it to end")
 
 
 def browser_page(url: str) -> str:

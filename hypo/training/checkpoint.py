@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
 
-PARTIAL = "partial"  # what is being written; the run's lock sees to it that only one process writes
+from hypo.files import write_atomically
 
 
 def save(folder: Path, step: int, state: dict[str, Any], reserve: Path | None = None) -> Path:
@@ -24,13 +23,7 @@ def save(folder: Path, step: int, state: dict[str, Any], reserve: Path | None = 
     torch.save(state, buffer)
     content = buffer.getbuffer()
     path = folder / f"step-{step:09d}-{_digest(content)}.pt"
-    partial = folder / PARTIAL
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-    _sync(folder)
+    write_atomically(path, content)
     for old in folder.glob("step-*.pt"):
         if old not in (path, reserve):
             old.unlink()
@@ -49,18 +42,9 @@ def latest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 def clear(folder: Path) -> None:
     """Remove all checkpoints, whole or half-written."""
-    for path in (*folder.glob("step-*.pt"), folder / PARTIAL):
+    for path in (*folder.glob("step-*.pt"), *folder.glob(".step-*.tmp")):
         path.unlink(missing_ok=True)
 
 
 def _digest(content: bytes | memoryview) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
-
-
-def _sync(folder: Path) -> None:
-    """Make the names of the files in `folder` survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,10 +1,9 @@
-"""The one way a number comes into being: train, select on training-domain validation, evaluate, record."""
+"""Runs an experiment end to end: train, select on training-domain validation, evaluate, record."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import fcntl
 import os
 import platform
 import resource
@@ -13,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,17 +24,18 @@ from torch import Tensor
 from tqdm import tqdm
 
 from hypo import records
-from hypo.config import Config, configure, identity
-from hypo.data.benchmarks import REGISTRY, load, locate
+from hypo.config import Config, configure, identity, stored
+from hypo.data.benchmarks import REGISTRY, data_version, load, locate, refuse_incomplete
 from hypo.data.imageset import ImageSet
 from hypo.data.splits import split
 from hypo.distributed import rank, world
+from hypo.files import locked
 from hypo.suggest import one_of
 from hypo.training import checkpoint
-from hypo.training.evaluate import outputs_of
 from hypo.training.trainer import Trainer, TrainingError, choose_device
 
-CHECKPOINT_SECONDS = 60.0
+CHECKPOINT_SECONDS = 60.0  # between two checkpoints
+CHECKPOINT_PAUSE = 20.0  # times what the last one took, if that is longer: they take a twentieth of the time at most
 PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "pandas")
 
 
@@ -65,35 +66,48 @@ def run(
     if benchmark in REGISTRY and len(REGISTRY[benchmark].domains) < 2:
         held_out = None
     config = configure(benchmark, algorithm, held_out, scale, seed, **overrides)
-    fields = identity(config, "") if benchmark in REGISTRY else None
-    if fields and not force and (found := records.find(records.config_hash(fields))):
+    if not force and (found := recorded(config, root)):
         return found
     images = load(config.benchmark, size=config.size, root=root)
     if held_out is not None:
         one_of("held_out domain", held_out, images.domain_names)
-    fields = fields or identity(config, images.fingerprint)
-    digest = records.config_hash(fields)
-    folder = runs_folder() / f"{images.name}-{held_out or 'all'}-{algorithm}-{scale}-s{seed}-{digest[:8]}"
+    if benchmark in REGISTRY:
+        refuse_incomplete(images)
+    known = identity(config, data_version(benchmark, images))
+    folder = runs_folder() / records.name_of(known)
     folder.mkdir(parents=True, exist_ok=True)
     with _sole_owner(folder):
-        if not force and (found := records.find(digest)):
+        if not force and (found := records.find(known)):
             return found
         if force and rank() == 0:
             checkpoint.clear(folder)
         _meet()
+        for note in images.notes:
+            say(note)
         record, embeddings, _ = train(config, images, folder, root)
-        record["config"] = fields
         if rank() == 0:
             path = records.write(record, embeddings, force=force)
             checkpoint.clear(folder)
             record = records.read(path)
+    with contextlib.suppress(OSError):  # another process may be about to use it
+        folder.rmdir()
     return record
+
+
+def recorded(config: Config, root: str | os.PathLike[str] | None = None) -> dict[str, Any] | None:
+    """The record of this run on the data that is here; where the data is not here, on any version of it."""
+    name = config.benchmark
+    if name in REGISTRY and name != "digits" and locate(name, root) is None:
+        return records.find({key: value for key, value in identity(config, "").items() if key != "data"})
+    if name == "digits":
+        return records.find(identity(config, ""))
+    return records.find(identity(config, data_version(name, load(name, size=config.size, root=root))))
 
 
 def _resolve(benchmark: str, scale: str | None, root: str | os.PathLike[str] | None) -> tuple[str, str]:
     """The benchmark and scale to run: a named benchmark that is not on disk falls back to the embedded digits."""
     if benchmark not in REGISTRY:
-        benchmark = str(Path(benchmark).expanduser())
+        benchmark = str(Path(benchmark).expanduser().absolute())
     if scale is None:
         scale = choose_scale(benchmark, root)
     if scale == "demo" and benchmark in REGISTRY and benchmark != "digits":
@@ -116,15 +130,11 @@ def runs_folder() -> Path:
 
 @contextlib.contextmanager
 def _sole_owner(folder: Path) -> Iterator[None]:
-    """Hold the run's lock; another process that wants it waits here."""
-    with (folder / "lock").open("w") as lock:
-        if rank() == 0:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                say("another process is at this run; waiting for it to end")
-                fcntl.flock(lock, fcntl.LOCK_EX)
+    """Hold the run's lock; another process that wants it waits here. Of several ranks, the first holds it for all."""
+    lock = folder.with_name(f"{folder.name}.lock")
+    with locked(lock, "another process is at this run; waiting for it to end") if rank() == 0 else nullcontext():
         _meet()
+        folder.mkdir(parents=True, exist_ok=True)
         yield
 
 
@@ -146,15 +156,17 @@ def train(
     device = choose_device()
     parts = split(images, config.held_out, config.seed, config.fraction, config.protocol)
     trainer = Trainer(config, images, parts, device, root)
-    environment = _environment(device, trainer.precision)
+    environment = _environment(config, device, trainer.precision)
     good = None
     if (found := checkpoint.latest(folder)) and found[1]["split"] == parts.fingerprint:
         good = found[0]
         trainer.load_state_dict(found[1])
         say(f"resumed at step {trainer.step_count} of {trainer.total_steps} from {good.name}")
-    _fit(trainer, folder, good)
-    finals, embeddings = _finish(trainer, root)
+    data = data_version(config.benchmark, images)
     record = {
+        "config": stored(config, data),
+        "data": data,
+        "identity": identity(config, data),
         "benchmark": {
             "name": images.name,
             "fingerprint": images.fingerprint,
@@ -168,16 +180,21 @@ def train(
             "sizes": {part: len(getattr(parts, part)) for part in ("train", "validation", "id_test", "ood_test")},
         },
         "selection": "validation",
-        "epochs": trainer.history,
-        "final": finals,
-        "cost": {
-            "seconds": trainer.seconds,
-            "images_per_second": trainer.trained_images / max(trainer.seconds, 1e-9),
-            "peak_memory_mb": _peak_memory(device),
-        },
         "environment": environment,
     }
-    return record, embeddings, trainer.algorithm.state_dict()
+    _fit(trainer, folder, good)
+    finals, embeddings = _finish(trainer, root)
+    cost = {
+        "seconds": trainer.seconds,
+        "evaluation_seconds": trainer.evaluation_seconds,
+        "images_per_second": trainer.trained_images / max(trainer.seconds, 1e-9),
+        "peak_memory_mb": _peak_memory(device),
+    }
+    return (
+        record | {"epochs": trainer.history, "final": finals, "cost": cost},
+        embeddings,
+        trainer.algorithm.state_dict(),
+    )
 
 
 def _fit(trainer: Trainer, folder: Path, good: Path | None) -> None:
@@ -189,13 +206,15 @@ def _fit(trainer: Trainer, folder: Path, good: Path | None) -> None:
         disable=rank() > 0 or not sys.stderr.isatty(),
         dynamic_ncols=True,
     )
-    saved = time.monotonic()
+    saved, pause = time.monotonic(), CHECKPOINT_SECONDS
     while trainer.step_count < trainer.total_steps:
         at, started = trainer.step_count + 1, time.monotonic()
         try:
             terms = trainer.step()
-            trainer.seconds += time.monotonic() - started
+            stepped = time.monotonic()
+            trainer.seconds += stepped - started
             entry = trainer.evaluate() if trainer.due() else None
+            trainer.evaluation_seconds += time.monotonic() - stepped
         except (FloatingPointError, ValueError) as error:
             if "NaN" not in str(error):
                 raise
@@ -212,31 +231,38 @@ def _fit(trainer: Trainer, folder: Path, good: Path | None) -> None:
             line += "".join(f"  {name} {value:.3f}" for name, value in entry["train"].items())
             line += f"  validation {100 * entry['validation']['accuracy']:.1f}%  {speed} images/s"
             bar.write(line, file=sys.stderr) if not bar.disable else say(line)
-        if rank() == 0 and (entry or time.monotonic() - saved > CHECKPOINT_SECONDS):
+        if rank() == 0 and (time.monotonic() - saved > pause or trainer.step_count == trainer.total_steps):
+            before = time.monotonic()
             good = checkpoint.save(folder, trainer.step_count, trainer.state_dict(), good)
             saved = time.monotonic()
+            pause = max(CHECKPOINT_SECONDS, CHECKPOINT_PAUSE * (saved - before))
     bar.close()
 
 
 def _finish(trainer: Trainer, root: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Metrics by each selection rule. The weights left in the algorithm are those chosen on validation."""
-    algorithm, images, train = trainer.algorithm, trainer.images, trainer.parts.train
-    last = {"epoch": trainer.config.epochs, "weights": copy.deepcopy(algorithm.state_dict())}
-    candidates = {"last": last, **trainer.best}
-    if trainer.swad:
-        algorithm.load_state_dict(trainer.swad.average())
-        outputs = outputs_of(algorithm, images.images[train], trainer.device, trainer.precision)
-        algorithm.refit(outputs, torch.from_numpy(images.labels[train]).to(trainer.device))
-        candidates["validation"] = {"epoch": trainer.config.epochs, "weights": copy.deepcopy(algorithm.state_dict())}
-    finals, measured, embeddings = {}, {}, {}
+    """Measures by each rule of selection. The weights left in the algorithm are those chosen on validation."""
+    algorithm, evaluator = trainer.algorithm, trainer.evaluator
+    weights = {"last": copy.deepcopy(algorithm.state_dict())}
+    weights |= {rule: kept["weights"] for rule, kept in trainer.best.items()}
+    epochs = {"last": float(trainer.config.epochs)} | {rule: kept["epoch"] for rule, kept in trainer.best.items()}
+    first, last, valley = trainer.swad.found()
+    algorithm.load_state_dict(trainer.swad.average())
+    algorithm.refit(evaluator.outputs(algorithm, "train"), evaluator.classes("train"))
+    averaged = {
+        "first": trainer.history[first]["epoch"],
+        "last": trainer.history[last]["epoch"],
+        "evaluations": last - first + 1,
+        "starts_at_first": first == 0,
+        "valley": valley,
+    }
+    finals = {"swad": {"epoch": averaged["last"], **evaluator.final(algorithm, root)[0], "interval": averaged}}
+    measured: dict[float, tuple[dict[str, Any], dict[str, np.ndarray]]] = {}
     for rule in ("last", "oracle", "validation"):
-        epoch, averaged = float(candidates[rule]["epoch"]), trainer.swad is not None and rule == "validation"
-        algorithm.load_state_dict(candidates[rule]["weights"])
-        if (epoch, averaged) not in measured:
-            measured[epoch, averaged] = trainer.evaluator.final(algorithm, root)
-        metrics, embeddings = measured[epoch, averaged]
-        finals[rule] = {"epoch": epoch, **metrics}
-    return finals, embeddings
+        algorithm.load_state_dict(weights[rule])
+        if epochs[rule] not in measured:
+            measured[epochs[rule]] = evaluator.final(algorithm, root)
+        finals[rule] = {"epoch": epochs[rule], **measured[epochs[rule]][0]}
+    return {rule: finals[rule] for rule in records.RULES}, measured[epochs["validation"]][1]
 
 
 def _peak_memory(device: torch.device) -> float:
@@ -246,13 +272,15 @@ def _peak_memory(device: torch.device) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
-def _environment(device: torch.device, precision: torch.dtype) -> dict[str, Any]:
+def _environment(config: Config, device: torch.device, precision: torch.dtype) -> dict[str, Any]:
     status = _git("status", "--porcelain", "--", "hypo")
     on_gpu = device.type == "cuda"
     return {
         "device": torch.cuda.get_device_name(device) if on_gpu else f"cpu, {torch.get_num_threads()} threads",
         "ranks": world(),
         "precision": str(precision).removeprefix("torch."),
+        "accumulate": config.accumulate,
+        "compile": config.compile,
         "python": platform.python_version(),
         "packages": {name: version(name) for name in PACKAGES},
         "commit": _git("rev-parse", "HEAD"),

@@ -21,6 +21,7 @@ from hypo.geometry import epsilon_hat, prototype_separation
 from hypo.sphere import class_means, etf_gap
 
 CHUNK = 256
+SEEN_BY_ORACLE = 500  # test images that the oracle, which is shown and never used, looks at after an epoch
 
 
 @torch.no_grad()
@@ -30,11 +31,16 @@ def outputs_of(algorithm: Algorithm, pixels: np.ndarray, device: torch.device, p
     wide = torch.float64 if precision == torch.float64 else torch.float32
     parts = []
     for start in range(0, len(pixels), CHUNK):
-        batch = torch.from_numpy(np.ascontiguousarray(pixels[start : start + CHUNK])).to(device).permute(0, 3, 1, 2)
-        images = normalise(batch, algorithm.config.augmentation).to(wide)
+        images = _normalised(algorithm, pixels[start : start + CHUNK], device, wide)
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == torch.bfloat16):
-            parts.append(algorithm.network(images).to(wide))
+            parts.append(algorithm.encode(images).to(wide))
     return torch.cat(parts)
+
+
+def _normalised(algorithm: Algorithm, pixels: np.ndarray, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """uint8 (n, H, W, 3) -> what the network takes, (n, 3, H, W)."""
+    batch = torch.from_numpy(np.ascontiguousarray(pixels)).to(device).permute(0, 3, 1, 2)
+    return normalise(batch, algorithm.config.augmentation).to(dtype)
 
 
 def accuracy(algorithm: Algorithm, outputs: Tensor, labels: np.ndarray) -> float:
@@ -75,31 +81,63 @@ class Evaluator:
     def __init__(self, images: ImageSet, split: Split, device: torch.device, precision: torch.dtype) -> None:
         self.images, self.split, self.device, self.precision = images, split, device, precision
 
-    def outputs(self, algorithm: Algorithm, part: str) -> Tensor:
-        return outputs_of(algorithm, self.images.images[getattr(self.split, part)], self.device, self.precision)
+    def outputs(self, algorithm: Algorithm, part: str, limit: int | None = None) -> Tensor:
+        """Outputs (n, k) of a part, or of `limit` of its images, evenly spaced. No chunk mixes domains, since a method
+        may look at the images of a domain together."""
+        index = self._index(part, limit)
+        result: Tensor | None = None
+        for domain in np.unique(self.images.domains[index]):
+            at = np.flatnonzero(self.images.domains[index] == domain)
+            found = outputs_of(algorithm, self.images.images[index[at]], self.device, self.precision)
+            result = found.new_empty(len(index), found.shape[1]) if result is None else result
+            result[torch.from_numpy(at).to(self.device)] = found
+        return result
 
-    def labels(self, part: str) -> np.ndarray:
-        return self.images.labels[getattr(self.split, part)]
+    def _index(self, part: str, limit: int | None = None) -> np.ndarray:
+        index = getattr(self.split, part)
+        return index if limit is None else index[_evenly(len(index), limit)]
 
-    def during(self, algorithm: Algorithm) -> dict[str, dict[str, float]]:
-        """What is looked at as training goes on: validation accuracy and loss; test accuracies, for the oracle only."""
+    def labels(self, part: str, limit: int | None = None) -> np.ndarray:
+        return self.images.labels[self._index(part, limit)]
+
+    def classes(self, part: str) -> Tensor:
+        """(n,) classes of a part, on the device."""
+        return torch.from_numpy(self.labels(part)).to(self.device)
+
+    def sample(self, algorithm: Algorithm, part: str) -> Tensor:
+        """Normalised images (n, 3, S, S), evenly spaced in a part, that fit one pass."""
+        wide = torch.float64 if self.precision == torch.float64 else torch.float32
+        return _normalised(algorithm, self.images.images[self._index(part, CHUNK)], self.device, wide)
+
+    def during(self, algorithm: Algorithm, tests: bool) -> dict[str, dict[str, float | None]]:
+        """What is looked at as training goes on: validation accuracy, loss, and how close together the prototypes are;
+        with `tests` the accuracy on some test images, for the oracle only."""
         outputs = self.outputs(algorithm, "validation")
-        seen = {
+        seen: dict[str, dict[str, float | None]] = {
             "validation": {
                 "accuracy": accuracy(algorithm, outputs, self.labels("validation")),
                 "loss": mean_loss(algorithm, outputs, self.labels("validation")),
+                "cosine": self._cosine(algorithm, outputs) if algorithm.spherical else None,
             }
         }
-        if np.array_equal(self.split.id_test, self.split.validation):
-            seen["id_test"] = {"accuracy": seen["validation"]["accuracy"]}
-        else:
-            seen["id_test"] = {"accuracy": self._accuracy(algorithm, "id_test")}
-        held_out = len(self.split.ood_test) > 0
-        seen["ood_test"] = {"accuracy": self._accuracy(algorithm, "ood_test") if held_out else None}
+        for part in ("id_test", "ood_test"):
+            wanted = tests and len(getattr(self.split, part))
+            seen[part] = {"accuracy": self._accuracy(algorithm, part, SEEN_BY_ORACLE) if wanted else None}
         return seen
 
-    def _accuracy(self, algorithm: Algorithm, part: str) -> float:
-        return accuracy(algorithm, self.outputs(algorithm, part), self.labels(part))
+    @torch.no_grad()
+    def _cosine(self, algorithm: Algorithm, outputs: Tensor) -> float | None:
+        """Mean cosine between two prototypes, or means of the classes there are where a method has none."""
+        mu = algorithm.prototypes()
+        if mu is None:
+            present, y = self.classes("validation").unique(return_inverse=True)
+            if len(present) < 2:
+                return None
+            mu = class_means(algorithm.embed(outputs), y, len(present))
+        return 1 - prototype_separation(mu).item()
+
+    def _accuracy(self, algorithm: Algorithm, part: str, limit: int | None = None) -> float:
+        return accuracy(algorithm, self.outputs(algorithm, part, limit), self.labels(part, limit))
 
     def final(
         self, algorithm: Algorithm, root: str | os.PathLike | None

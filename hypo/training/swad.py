@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.swa_utils import get_swa_multi_avg_fn
 
 OPTIMUM_PATIENCE, OVERFIT_PATIENCE, TOLERANCE = 3, 6, 1.3  # N_s, N_e, r
 Mean = tuple[dict[str, Tensor], int]
@@ -57,7 +58,14 @@ class Swad:
 
     def step(self, weights: dict[str, Tensor]) -> None:
         """Take in the weights after an optimiser step."""
-        self.open = _merged(self.open, (weights, 1))
+        mean, steps = self.open
+        if not steps:
+            self.open = {name: value.clone() for name, value in weights.items()}, 1
+            return
+        floats = [name for name, value in weights.items() if value.is_floating_point()]
+        _average([mean[name] for name in floats], [weights[name] for name in floats], steps)
+        mean |= {name: value.clone() for name, value in weights.items() if not value.is_floating_point()}
+        self.open = mean, steps + 1
 
     def evaluated(self, validation_loss: float) -> None:
         """Close the mean of the steps since the evaluation before."""
@@ -73,16 +81,32 @@ class Swad:
         if start < inside and inside in self.means:
             self.means[start] = _merged(self.means[start], self.means.pop(inside))
 
+    def found(self) -> tuple[int, int, bool]:
+        """First and last evaluation that is averaged, and whether they are a valley or, without one, the last alone."""
+        start, end = interval(self.losses)
+        return start, end, start + OPTIMUM_PATIENCE <= len(self.losses)
+
     def average(self) -> dict[str, Tensor]:
         """The mean over the steps of the valley, as found so far."""
         start, _ = interval(self.losses)
         return functools.reduce(_merged, (mean for i, mean in self.means.items() if i >= start))[0]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"losses": list(self.losses), "means": dict(self.means), "open": self.open}
+        mean, steps = self.open
+        return {
+            "losses": list(self.losses),
+            "means": dict(self.means),
+            "open": ({name: value.clone() for name, value in mean.items()}, steps),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.losses, self.means, self.open = list(state["losses"]), dict(state["means"]), state["open"]
+        mean, steps = state["open"]
+        self.losses, self.means = list(state["losses"]), dict(state["means"])
+        self.open = {name: value.clone() for name, value in mean.items()}, steps
+
+
+_average = torch.no_grad()(get_swa_multi_avg_fn())
+"""(means, values, n): each mean, of n values so far, takes in one more, in place."""
 
 
 def _merged(a: Mean, b: Mean) -> Mean:

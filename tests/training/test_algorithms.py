@@ -2,8 +2,10 @@
 
 import io
 import math
+import re
+from itertools import pairwise
+from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from conftest import labels, unit
@@ -11,22 +13,28 @@ from helpers import same, small_digits
 from torch import Tensor
 
 import hypo
-from hypo.algorithms import ALGORITHMS, base, build, pcl
+from hypo.algorithms import ALGORITHMS, base, build
 from hypo.config import Config, configure
 from hypo.data.splits import split
-from hypo.loss import HypoLoss
+from hypo.loss import HypoLoss, falling_temperature
+from hypo.model import HypoNet
 from hypo.training import engine
-from hypo.training.trainer import Trainer
+from hypo.training.trainer import Trainer, choose_layout
 
-VARIANTS = {
-    "erm": {"algorithm": "erm"},
-    "hypo": {"algorithm": "hypo"},
-    "hypo, learnable prototypes": {"algorithm": "hypo", "prototypes": "learnable"},
-    "hypo, no separation": {"algorithm": "hypo", "separation": False},
-    "hypo, no hard negatives": {"algorithm": "hypo", "hard_negatives": False},
-    "hypo, neither": {"algorithm": "hypo", "separation": False, "hard_negatives": False},
-    "pcl": {"algorithm": "pcl"},
-}
+VARIANTS = (
+    {
+        "erm": {"algorithm": "erm"},
+        "hypo": {"algorithm": "hypo"},
+        "hypo, learnable prototypes": {"algorithm": "hypo", "prototypes": "learnable"},
+        "hypo, no separation": {"algorithm": "hypo", "separation": False},
+        "hypo, no hard negatives": {"algorithm": "hypo", "hard_negatives": False},
+        "hypo, neither": {"algorithm": "hypo", "separation": False, "hard_negatives": False},
+        "hypo, constant tau, linear head": {"algorithm": "hypo", "start_temperature": None, "head": "linear"},
+        "erm, mlp head": {"algorithm": "erm", "head": "mlp"},
+    }
+    | {name: {"algorithm": name} for name in ALGORITHMS if name not in ("erm", "hypo")}
+    | {}
+)
 STEPS = 24
 
 
@@ -40,7 +48,8 @@ def one_thread():
 
 def config(**fields) -> Config:
     tiny = {"width": 0.125, "dim": 8, "size": 16, "batch_size": 54, "epochs": STEPS, "lr": 0.005, "head_lr": 2.0}
-    return configure("digits", **{"held_out": "cartoon", "weight": 2.0} | tiny | fields)
+    own = {"weight": 2.0} if fields.get("algorithm", "hypo") == "hypo" else {}
+    return configure("digits", **{"held_out": "cartoon"} | own | tiny | fields)
 
 
 def small_trainer(**fields) -> Trainer:
@@ -49,10 +58,12 @@ def small_trainer(**fields) -> Trainer:
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
-def trained(request: pytest.FixtureRequest) -> tuple[Trainer, list[float]]:
-    """A method after a few steps on real digits, and its loss at each."""
+def trained(request: pytest.FixtureRequest) -> Trainer:
+    """A method after a few steps on real digits."""
     trainer = small_trainer(**VARIANTS[request.param])
-    return trainer, [trainer.step()["total"] for _ in range(STEPS)]
+    for _ in range(STEPS):
+        trainer.step()
+    return trainer
 
 
 def outputs(algorithm: base.Algorithm, n: int = 40) -> tuple[Tensor, Tensor]:
@@ -61,21 +72,28 @@ def outputs(algorithm: base.Algorithm, n: int = 40) -> tuple[Tensor, Tensor]:
     algorithm.eval()
     with torch.no_grad():
         pixels = torch.from_numpy(images.images[: 2 * n : 2]).permute(0, 3, 1, 2) / 255
-        return algorithm.network(pixels), torch.from_numpy(images.labels[: 2 * n : 2])
+        pixels = pixels.contiguous(memory_format=choose_layout(algorithm))
+        return algorithm.encode(pixels), torch.from_numpy(images.labels[: 2 * n : 2])
 
 
-def test_loss_falls(trained):
-    _, losses = trained
-    assert np.mean(losses[-4:]) < np.mean(losses[:4]) - 0.3
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_steps_on_one_batch_lower_its_loss(variant):
+    """Of an adversary's game the cross-entropy alone. Seen on five seeds: at most 0.6 of what it was."""
+    trainer = small_trainer(**VARIANTS[variant])
+    batch = trainer.batch(0)
+    trainer.algorithm.train()
+    steps = [trainer.algorithm.update(batch, 0.5) for _ in range(30)]
+    losses = [terms.get("entropy", terms["total"]).item() for terms in steps]
+    assert losses[-1] < 0.8 * losses[0]
 
 
 def test_state_comes_back_whole(trained):
-    algorithm = trained[0].algorithm
+    algorithm = trained.algorithm
     file = io.BytesIO()
     torch.save(algorithm.state_dict(), file)
     file.seek(0)
     torch.manual_seed(7)
-    again = build(algorithm.config, 5)
+    again = build(algorithm.config, 5, 3).to(memory_format=trained.layout)
     assert not same(outputs(again)[0], outputs(algorithm)[0])
     again.load_state_dict(torch.load(file, weights_only=True))
     x, _ = outputs(again)
@@ -85,7 +103,7 @@ def test_state_comes_back_whole(trained):
 
 
 def test_predictions_are_classes_and_embeddings_are_unit_vectors(trained):
-    algorithm = trained[0].algorithm
+    algorithm = trained.algorithm
     x, y = outputs(algorithm)
     predicted, z = algorithm.predict(x), algorithm.embed(x)
     assert predicted.dtype == torch.int64 and predicted.shape == y.shape
@@ -101,14 +119,14 @@ def test_predictions_are_classes_and_embeddings_are_unit_vectors(trained):
 
 
 def test_refit_recomputes_moving_average_prototypes_and_nothing_else(trained):
-    algorithm = trained[0].algorithm
+    algorithm = trained.algorithm
     before = {name: value.clone() for name, value in algorithm.state_dict().items()}
     x, y = outputs(algorithm, 60)
     algorithm.refit(x, y)
     after = {name: value.clone() for name, value in algorithm.state_dict().items()}
     changed = {name for name in after if not torch.equal(after[name], before[name])}
     algorithm.load_state_dict(before)
-    if algorithm.config.algorithm == "hypo" and algorithm.config.prototypes == "ema":
+    if algorithm.config.algorithm == "hypo" and algorithm.config.method.prototypes == "ema":
         assert changed == {"criterion.prototypes"}
         for c in range(5):
             mean = sum(x[i] for i in range(len(y)) if y[i] == c)
@@ -118,19 +136,18 @@ def test_refit_recomputes_moving_average_prototypes_and_nothing_else(trained):
 
 
 def test_layers_that_start_from_random_weights_learn_head_lr_times_as_fast(trained):
-    trainer, _ = trained
-    algorithm = trainer.algorithm
-    rate = {p: group["lr"] for group in trainer.optimiser.param_groups for p in group["params"]}
+    trainer, algorithm = trained, trained.algorithm
+    groups = [group for optimiser in algorithm.steppers for group in optimiser.param_groups]
+    rate = {p: group["lr"] for group in groups for p in group["params"]}
     base_rate = trainer.learning_rate(STEPS - 1)
-    backbone = algorithm.network.backbone if algorithm.config.algorithm == "hypo" else algorithm.network
-    slow = set(backbone.parameters())
-    assert {p: base_rate * (1 if p in slow else 2.0) for p in algorithm.parameters()} == rate
     fresh = {p for module in algorithm.fresh() for p in module.parameters()}
-    assert fresh == set(algorithm.parameters()) - slow != set()
+    assert {p: base_rate * (2.0 if p in fresh else 1) for p in algorithm.parameters()} == rate
+    pretrained = HypoNet(*(getattr(algorithm.config, n) for n in ("backbone", "dim", "weights", "stem", "width")))
+    assert len(set(algorithm.parameters()) - fresh) == len([*pretrained.backbone.parameters()])
 
 
 def test_erm_is_cross_entropy():
-    algorithm = build(config(algorithm="erm"), 5).double()
+    algorithm = build(config(algorithm="erm"), 5, 3).double()
     x, y = torch.randn(9, 64, dtype=torch.float64), labels(9, 5)
     scores = algorithm.classifier(x).tolist()
     expected = 0.0
@@ -140,10 +157,11 @@ def test_erm_is_cross_entropy():
 
 
 def test_pcl_is_its_formula():
-    algorithm = build(config(algorithm="pcl"), 5).double()
+    algorithm = build(config(algorithm="pcl"), 5, 3).double()
     x, y = torch.randn(13, 64, dtype=torch.float64), labels(13, 5)
     terms = algorithm.loss(x, y, torch.zeros_like(y))
-    v, w, s = algorithm.project(x), algorithm.project_proxies(algorithm.classifier.weight), pcl.SCALE
+    v, w = algorithm.project(x), algorithm.project_proxies(algorithm.classifier.weight)
+    s = algorithm.config.method.scale_factor
     v, w = ([row / row.norm() for row in rows] for rows in (v, w))
     expected = 0.0
     for i in range(len(y)):
@@ -154,14 +172,16 @@ def test_pcl_is_its_formula():
         expected -= torch.log(torch.exp(s * v[i] @ w[y[i]]) / denominator) / len(y)
     torch.testing.assert_close(terms["contrastive"], expected, rtol=1e-10, atol=0)
     torch.testing.assert_close(terms["entropy"], torch.nn.functional.cross_entropy(algorithm.logits(x), y))
-    torch.testing.assert_close(terms["total"], terms["entropy"] + pcl.WEIGHT * terms["contrastive"])
+    torch.testing.assert_close(
+        terms["total"], terms["entropy"] + algorithm.config.method.contrast * terms["contrastive"]
+    )
 
 
 @pytest.mark.parametrize("prototypes", ["ema", "learnable"])
 def test_without_separation_only_the_variation_trains(prototypes):
     def gradients(separation: bool, total=None) -> tuple[list[Tensor], Tensor]:
         """At the embeddings, then at prototypes that are learnt; and the prototypes after the call."""
-        algorithm = build(config(algorithm="hypo", prototypes=prototypes, separation=separation), 5).double()
+        algorithm = build(config(algorithm="hypo", prototypes=prototypes, separation=separation), 5, 3).double()
         z = unit(20, 8).requires_grad_()
         terms = algorithm.loss(z, labels(20, 5), labels(20, 3, seed=1))
         (total(terms) if total else terms["total"]).backward()
@@ -177,7 +197,7 @@ def test_without_separation_only_the_variation_trains(prototypes):
 @pytest.mark.parametrize("hard", [True, False])
 def test_domains_matter_only_with_hard_negatives(hard):
     z, y, domains = unit(20, 8), labels(20, 5), labels(20, 3, seed=1)
-    algorithm = build(config(algorithm="hypo", hard_negatives=hard), 5).double()
+    algorithm = build(config(algorithm="hypo", hard_negatives=hard), 5, 3).double()
     criterion = HypoLoss(5, 8, weight=2.0).double()
     expected = criterion(z, y, domains if hard else None)
     assert algorithm.loss(z, y, domains)["total"] == expected.total
@@ -187,35 +207,136 @@ def test_domains_matter_only_with_hard_negatives(hard):
 
 
 def test_benchmarks_of_one_source_have_no_hard_negatives():
-    assert not configure("cifar10").hard_negatives and not configure("imagenet100").hard_negatives
+    assert not configure("cifar10").method.hard_negatives
+    assert not configure("imagenet100").method.hard_negatives and configure("pacs").method.hard_negatives
 
 
 TOY = '''
-import torch
-from hypo.algorithms import erm
+from dataclasses import dataclass
+
+from hypo.algorithms.base import Algorithm, setting
+from torch.nn.functional import cross_entropy
 
 
-class Algorithm(erm.Algorithm):
-    """Cross-entropy, and a penalty on the square of the logits; its step is its own."""
+@dataclass(frozen=True)
+class Hyperparameters:
+    strength: float = setting(1.0, "of the penalty", at_least=0)
 
-    def losses(self, images, y, domains):
-        x = self.network(images)
-        penalty = self.logits(x).square().mean()
-        return {"total": self.loss(x, y, domains)["total"] + penalty, "penalty": penalty}
+
+class Toy(Algorithm):
+    """Cross-entropy, and a penalty on the square of the logits."""
+
+    Hyperparameters = Hyperparameters
+
+    def loss(self, outputs, y, domains):
+        logits = self.logits(outputs)
+        penalty = logits.square().mean()
+        return {"total": cross_entropy(logits, y) + self.config.method.strength * penalty, "penalty": penalty}
 '''
 
 
 def test_a_new_method_is_one_file_and_one_entry(tmp_path, monkeypatch):
     (tmp_path / "toy_method.py").write_text(TOY)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(ALGORITHMS, "toy", "toy_method")
+    monkeypatch.setitem(ALGORITHMS, "toy", "toy_method:Toy")
     monkeypatch.setattr(engine, "load", lambda *_, **__: small_digits())
+    monkeypatch.setattr(engine, "refuse_incomplete", lambda _: None)
     for folder in ("HYPO_RECORDS", "HYPO_RUNS"):
         monkeypatch.setenv(folder, str(tmp_path / folder))
-    tiny = {"width": 0.125, "size": 16, "batch_size": 16, "epochs": 1, "swad": True}
-    record = hypo.run("digits", "toy", "cartoon", scale="demo", **tiny)
+    tiny = {"width": 0.125, "size": 16, "batch_size": 16, "epochs": 1, "accumulate": 2}
+    record = hypo.run("digits", "toy", "cartoon", scale="demo", strength=0.5, **tiny)
+    assert record["config"]["strength"] == 0.5 == record["identity"]["strength"]
     assert record["config"]["algorithm"] == "toy" and record["epochs"][0]["train"]["penalty"] > 0
     with pytest.raises(ValueError, match="did you mean toy"):
         hypo.run("digits", "tuy", "cartoon", scale="demo")
-    with pytest.raises(ValueError, match="leave accumulate at 1"):
-        hypo.run("digits", "toy", "cartoon", scale="demo", accumulate=2, **tiny)
+    with pytest.raises(ValueError, match="did you mean strength"):
+        hypo.run("digits", "toy", "cartoon", scale="demo", strenght=2)
+
+
+@pytest.mark.parametrize("name", ["hypo", "pcl"])
+def test_the_falling_temperature_is_seen_by_the_step_alone(name):
+    """At the first step the loss has the starting tau, after the share of the training the configured one."""
+    steep, flat = (small_trainer(algorithm=name, start_temperature=start).algorithm for start in (1.0, None))
+    flat.load_state_dict(steep.state_dict())
+    batch = small_trainer(algorithm=name).batch(0)
+    totals = {}
+    for progress in (0.0, 0.5):
+        for kind, algorithm in (("steep", steep), ("flat", flat)):
+            algorithm.eval()  # prototypes stay where they are
+            totals[kind, progress] = algorithm.losses(batch, progress)["total"].item()
+    assert totals["steep", 0.0] != pytest.approx(totals["flat", 0.0], rel=1e-3)
+    assert totals["steep", 0.5] == pytest.approx(totals["flat", 0.5], rel=1e-5)
+    x, _ = outputs(steep)
+    steep.losses(batch, 0.0)
+    torch.testing.assert_close(steep.logits(x), flat.logits(x))
+
+
+def test_the_temperature_falls_in_equal_ratios_and_then_stays():
+    at = [falling_temperature(p, 1.0, 0.1, 0.4) for p in (0, 0.1, 0.2, 0.3, 0.4, 0.7, 1)]
+    assert at[0] == pytest.approx(1.0) and at[4:] == pytest.approx([0.1] * 3)
+    ratios = [b / a for a, b in pairwise(at[:5])]
+    assert ratios == pytest.approx([0.1**0.25] * 4)
+    for bad in ({"progress": 1.5}, {"progress": 0, "share": 0}, {"progress": 0, "start": -1}):
+        with pytest.raises(ValueError, match="a falling temperature needs"):
+            falling_temperature(**bad)
+
+
+def test_the_first_prototypes_can_be_class_means_of_validation_images():
+    trainer = small_trainer(algorithm="hypo", prototype_start="validation")
+    trainer.algorithm.prepare(trainer.evaluator)
+    z, y = trainer.evaluator.outputs(trainer.algorithm, "validation"), trainer.evaluator.labels("validation")
+    for c in range(5):
+        mean = z[y == c].sum(dim=0)
+        torch.testing.assert_close(trainer.algorithm.prototypes()[c], mean / mean.norm())
+
+
+@pytest.mark.parametrize("head", ["mlp", "linear"])
+def test_a_centred_head_has_no_mean_output(head):
+    trainer = small_trainer(algorithm="hypo", centre=True, head=head)
+    net, images = trainer.algorithm.network.eval(), trainer.evaluator.sample(trainer.algorithm, "train")
+    with torch.no_grad():
+        before = net.head(net.backbone(images)).mean(0).norm()
+        trainer.algorithm.prepare(trainer.evaluator)
+        after = net.head(net.backbone(images)).mean(0).norm()
+    assert after < 1e-4 * before
+
+
+def test_a_frozen_backbone_rests_while_the_head_learns():
+    trainer = small_trainer(algorithm="erm", freeze=1.0)
+    weights = {name: p.detach().clone() for name, p in trainer.algorithm.named_parameters()}
+    for _ in range(trainer.steps):
+        trainer.step()
+    moved = {name for name, p in trainer.algorithm.named_parameters() if not torch.equal(p, weights[name])}
+    assert moved == {"classifier.weight", "classifier.bias"}
+    trainer.step()
+    moved = {name for name, p in trainer.algorithm.named_parameters() if not torch.equal(p, weights[name])}
+    assert "network.conv1.weight" in moved
+
+
+def test_batches_per_domain_have_as_many_of_each_in_turns_and_pass_through_all():
+    trainer = small_trainer(algorithm="coral", batch_size=16)
+    images, parts = trainer.images, trainer.parts
+    seen = {e: [] for e in range(4)}
+    for step in range(3 * trainer.steps):
+        chosen = trainer.chosen(step)
+        assert len(chosen) == 15 and set(chosen) <= set(parts.train)
+        assert trainer.batch(step).domains.tolist() == [0, 1, 2] * 5
+        for i in chosen:
+            seen[images.domains[i]].append(i)
+    assert not seen[images.domain_names.index("cartoon")]
+    for members in trainer.members:
+        order = seen[images.domains[members[0]]]
+        for start in range(0, len(order) - len(members) + 1, len(members)):
+            assert sorted(order[start : start + len(members)]) == members.tolist()
+
+
+def test_a_method_that_compares_domains_needs_two():
+    with pytest.raises(ValueError, match="compares training domains and needs at least two, not 1"):
+        build(config(algorithm="coral"), 5, 1)
+
+
+def test_the_engine_names_no_method():
+    for file in (*Path(engine.__file__).parent.glob("*.py"), Path(base.__file__)):
+        words = set(re.findall(r"[a-z_]+", re.sub(r'"""(.|\n)*?"""', "", file.read_text())))
+        assert not words & (set(ALGORITHMS) - {"hypo"}), file.name
+        assert '== "hypo"' not in file.read_text()

@@ -1,0 +1,66 @@
+"""CDANN: features from which a discriminator that knows the class cannot tell the domain (Li et al., ECCV 2018)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from hypo.algorithms.base import Algorithm, Batch, setting
+from hypo.algorithms.dann import adversary_sgd, mlp, ramp, reverse_gradient
+from hypo.distributed import whole_batch
+from hypo.model import HypoNet
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    penalty: float = setting(1.0, "lambda, on the reversed gradient, which it grows to during training", at_least=0)
+    hidden: int = setting(256, "hidden units of the discriminator", at_least=1)
+    discriminator_lr: float = setting(1.0, "rate of the discriminator, times that of the classifier", above=0)
+
+
+class CDANN(Algorithm):
+    """min over encoder f and classifier, max over discriminator D of  H(y, W f) - lambda_p J(D).
+
+    J(D)          mean over the pairs (e, c) in the batch of the mean of -log D(e | f_i, c) over the samples i of
+                  domain e and class c
+    D             two hidden layers on [f, one-hot of the class]: it compares domains within a class
+    lambda_p      lambda (2 / (1 + exp(-10 p)) - 1) at progress p in [0, 1)
+
+    Every class counts the same in every domain, so D learns nothing from how often classes occur where. Y. Li et al.,
+    Deep domain generalization via conditional invariant adversarial networks, ECCV 2018. There each class has a
+    discriminator of its own; here one takes the class as input.
+
+    Avoids: weights by a class's count over all domains together, which leave class frequencies as a cue, and which
+    count classes up to the largest label in the batch, so that the loss shrinks when others are missing.
+    """
+
+    Hyperparameters = Hyperparameters
+    sampling = "per_domain"
+
+    def build(self, net: HypoNet) -> None:
+        super().build(net)
+        inputs = self.feature_dim + self.num_classes
+        self.discriminator = mlp(inputs, self.config.method.hidden, self.num_domains)
+
+    def optimisers(self) -> list[Optimizer]:
+        return [self.sgd(self.network, self.classifier), adversary_sgd(self, self.discriminator)]
+
+    def losses(self, batch: Batch, progress: float) -> dict[str, Tensor]:
+        outputs, y, domains = whole_batch(self.encode(batch.images), batch.y, batch.domains)
+        entropy = F.cross_entropy(self.logits(outputs), y)
+        adversary = self.adversary(reverse_gradient(outputs, self.config.method.penalty * ramp(progress)), y, domains)
+        return {"total": entropy + adversary, "entropy": entropy, "adversary": adversary}
+
+    def adversary(self, outputs: Tensor, y: Tensor, domains: Tensor) -> Tensor:
+        """J(D) of features (N, k), classes (N,) and domains (N,)."""
+        known = F.one_hot(y, self.num_classes).to(outputs)  # (N, C)
+        each = F.cross_entropy(self.discriminator(torch.cat([outputs, known], dim=1)), domains, reduction="none")
+        cells, cell, counts = (domains * self.num_classes + y).unique(return_inverse=True, return_counts=True)
+        return (each / counts[cell]).sum() / len(cells)
+
+    def fresh(self) -> list[nn.Module]:
+        return [self.classifier, self.discriminator]

@@ -1,0 +1,93 @@
+"""DANN: features from which a discriminator cannot tell the training domain (Ganin et al., JMLR 2016)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import SGD, Optimizer
+
+from hypo.algorithms.base import Algorithm, Batch, setting
+from hypo.distributed import whole_batch
+from hypo.model import HypoNet
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    penalty: float = setting(1.0, "lambda, on the reversed gradient, which it grows to during training", at_least=0)
+    hidden: int = setting(256, "hidden units of the discriminator", at_least=1)
+    discriminator_lr: float = setting(1.0, "rate of the discriminator, times that of the classifier", above=0)
+
+
+class DANN(Algorithm):
+    """min over encoder f and classifier, max over discriminator D of  H(y, W f) - lambda_p H(e, D(f)).
+
+    H             cross-entropy, mean over the batch: of classes y, of training domains e
+    D             two hidden layers on the features; it descends H(e, D(f)) at the full rate, by an optimiser of its own
+    lambda_p      lambda (2 / (1 + exp(-10 p)) - 1) at progress p in [0, 1): the encoder first learns the classes
+
+    One pass serves both sides: between f and D the gradient is multiplied by -lambda_p. Y. Ganin et al.,
+    Domain-adversarial training of neural networks, JMLR 2016.
+
+    Avoids: turns of the two sides, of which only one in a few trains the classes, and a gradient penalty of the
+    discriminator inside the loss that the encoder ascends, so that the encoder makes it larger.
+    """
+
+    Hyperparameters = Hyperparameters
+    sampling = "per_domain"
+
+    def build(self, net: HypoNet) -> None:
+        super().build(net)
+        self.discriminator = mlp(self.feature_dim, self.config.method.hidden, self.num_domains)
+
+    def optimisers(self) -> list[Optimizer]:
+        return [self.sgd(self.network, self.classifier), adversary_sgd(self, self.discriminator)]
+
+    def losses(self, batch: Batch, progress: float) -> dict[str, Tensor]:
+        outputs, y, domains = whole_batch(self.encode(batch.images), batch.y, batch.domains)
+        entropy = F.cross_entropy(self.logits(outputs), y)
+        outputs = reverse_gradient(outputs, self.config.method.penalty * ramp(progress))
+        adversary = F.cross_entropy(self.discriminator(outputs), domains)
+        return {"total": entropy + adversary, "entropy": entropy, "adversary": adversary}
+
+    def fresh(self) -> list[nn.Module]:
+        return [self.classifier, self.discriminator]
+
+
+def mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    """A network of two hidden layers."""
+    layers = nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, outputs)
+    return nn.Sequential(*layers)
+
+
+def adversary_sgd(algorithm: Algorithm, module: nn.Module) -> SGD:
+    """SGD of a discriminator, at `discriminator_lr` times the rate of layers from random weights."""
+    optimiser = algorithm.sgd(module)
+    for group in optimiser.param_groups:
+        group["factor"] *= algorithm.config.method.discriminator_lr
+    return optimiser
+
+
+def ramp(progress: float) -> float:
+    """From 0 at the start of training to nearly 1 at its half."""
+    return 2 / (1 + math.exp(-10 * progress)) - 1
+
+
+def reverse_gradient(x: Tensor, factor: float) -> Tensor:
+    """x itself, whose gradient is -factor times what comes back."""
+    return _Reverse.apply(x, factor)
+
+
+class _Reverse(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+        ctx.factor = factor
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return -ctx.factor * gradient, None

@@ -1,0 +1,62 @@
+"""ARM: an image is seen beside the mean context of its domain's images."""
+
+import pytest
+import torch
+from small import learns, method
+from torch import nn
+
+from hypo.algorithms.arm import add_input_channel
+from hypo.model import HypoNet
+
+
+def images(n: int = 9) -> torch.Tensor:
+    return torch.randn(n, 3, 16, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def test_context_is_the_mean_over_the_images_of_a_domain():
+    algorithm, x, domains = method("arm").eval(), images(), torch.tensor([0, 1, 2, 0, 1, 0, 0, 1, 2])
+    found = algorithm.in_context(x, domains)
+    maps = algorithm.context(x)
+    assert found.shape == (9, 4, 16, 16) and torch.equal(found[:, :3], x)
+    for i in range(9):
+        same = [maps[j] for j in range(9) if domains[j] == domains[i]]
+        torch.testing.assert_close(found[i, 3:], sum(same) / len(same))
+
+
+def test_a_domain_is_evaluated_with_the_context_of_the_images_passed():
+    algorithm, x = method("arm").eval(), images()
+    with_weights(algorithm)
+    context = algorithm.context(x).mean(0, keepdim=True).expand(9, 1, 16, 16)
+    torch.testing.assert_close(algorithm.encode(x), algorithm.network(torch.cat([x, context], dim=1)))
+    assert not torch.allclose(algorithm.encode(x)[:4], algorithm.encode(x[:4]))
+
+
+def with_weights(algorithm) -> None:
+    with torch.no_grad():
+        algorithm.network.conv1.weight[:, 3].normal_()
+
+
+@pytest.mark.parametrize("backbone", ["resnet18", "mobilenet_v2"])
+def test_the_new_channel_starts_at_zero_and_the_others_are_kept(backbone):
+    net = HypoNet(backbone, 8, width=0.25).backbone.eval()
+    x = torch.randn(2, 3, 32, 32)
+    before = net(x)
+    add_input_channel(net)
+    torch.testing.assert_close(net(torch.cat([x, torch.randn(2, 1, 32, 32)], dim=1)), before)
+
+
+def test_a_bias_of_the_first_convolution_is_kept():
+    net = nn.Sequential(nn.Conv2d(3, 4, 5, stride=2, padding=1))
+    x = torch.randn(2, 3, 16, 16)
+    before = net(x)
+    add_input_channel(net)
+    torch.testing.assert_close(net(torch.cat([x, x[:, :1]], dim=1)), before)
+
+
+def test_it_learns_and_so_does_the_context_network():
+    run = learns("arm", epochs=12)
+    assert run.algorithm.network.conv1.weight[:, 3].abs().max() > 0
+    before = [p.detach().clone() for p in run.algorithm.context.parameters()]
+    run.step_count = 1
+    run.step()
+    assert not all(torch.equal(p, b) for p, b in zip(run.algorithm.context.parameters(), before, strict=True))
