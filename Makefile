@@ -1,16 +1,20 @@
 # Every target sets .venv up by itself when pyproject.toml or constraints.txt changed; only Python 3.11+ and make are needed.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book test bench data readme lint clean setup install
+.PHONY: help book test check bench data evidence readme lint clean setup install
 
 BIN := .venv/bin
 KEY := $(shell cat pyproject.toml constraints.txt | cksum) $(CURDIR)
+# One process for each core, up to eight, with one thread each; tests of a file share its fixtures in one process.
+PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
 help:
 	@echo "make book   build the book into _build/html"
-	@echo "make test   run the tests"
+	@echo "make test   run the tests; what make book built is walked too"
+	@echo "make check  the quick answer: lint, and the tests that need no page"
 	@echo "make bench  measure the library against the obvious way; writes data/bench.json"
 	@echo "make data   list the benchmarks; make data ARGS=pacs fetches one"
+	@echo "make evidence  make the runs behind the book that are missing; ARGS=--list shows them"
 	@echo "make readme write the README's figure and table of claims anew from the records"
 	@echo "make lint   check code and notebooks"
 	@echo "make clean  remove .venv and everything built"
@@ -19,13 +23,19 @@ book: setup
 	@$(BIN)/jupyter-book build book/
 
 test: setup
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(PYTEST) $(ARGS)
+
+check: lint
+	@$(PYTEST) -m 'not slow and not pages' $(ARGS)
 
 bench: setup
 	@$(BIN)/python -m bench $(ARGS)
 
 data: setup
 	@$(BIN)/hypo data $(ARGS)
+
+evidence: setup
+	@$(BIN)/hypo evidence $(ARGS)
 
 readme: setup
 	@$(BIN)/python book/extensions/readme.py

@@ -26,13 +26,11 @@ CASES = {
 
 def bare(trainer: Trainer) -> Callable[[], None]:
     """Forward, backward and optimiser step on one batch that is there already."""
-    images, y, domains = trainer.batch(0)
+    batch = trainer.batch(0)
 
     def step() -> None:
         trainer.algorithm.train()
-        trainer.optimiser.zero_grad()
-        trainer.algorithm(images, y, domains)["total"].backward()
-        trainer.optimiser.step()
+        trainer.algorithm.update(batch, 0.5)
 
     return step
 
@@ -43,22 +41,23 @@ def released_way(trainer: Trainer) -> Callable[[], None]:
     order = np.random.default_rng(0).permutation(trainer.parts.train)
     transform, algorithm = plain_transform(trainer.config.size), trainer.algorithm
     mu = algorithm.criterion.prototypes.clone()
-    tau, alpha = trainer.config.temperature, trainer.config.momentum
+    (optimiser,), method = algorithm.steppers, trainer.config.method
 
     def step() -> None:
         algorithm.train()
-        trainer.optimiser.zero_grad()
+        optimiser.zero_grad()
         chosen = order[: trainer.config.batch_size]
         opened = [Image.open(listing.root / listing.paths[i]).convert("RGB") for i in chosen]
         z = algorithm.network(torch.stack([transform(image) for image in opened]))
         y = torch.from_numpy(trainer.images.labels[chosen])
         rows = list(mu)
         for sample, c in zip(z.unbind(), y.tolist(), strict=True):
-            rows[c] = F.normalize(alpha * rows[c] + (1 - alpha) * sample, dim=0)
+            rows[c] = F.normalize(method.momentum * rows[c] + (1 - method.momentum) * sample, dim=0)
         after = torch.stack(rows)
-        loss = variation_loss.__wrapped__(z, y, after.detach(), tau) + separation_loss.__wrapped__(after, tau)
+        loss = variation_loss.__wrapped__(z, y, after.detach(), method.temperature)
+        loss = loss + separation_loss.__wrapped__(after, method.temperature)
         loss.backward()
-        trainer.optimiser.step()
+        optimiser.step()
 
     return step
 

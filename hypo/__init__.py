@@ -1,7 +1,12 @@
 """hypo: a runnable companion to *HYPO: Hyperspherical Out-of-Distribution Generalization* (ICLR 2024)."""
 
+import os
 from importlib import import_module
 from typing import Any
+
+# OpenMP reads this once, when torch is loaded; every command, page and test imports hypo first. Threads that sleep
+# while they wait cost little on a quiet machine; those that spin make a busy one crawl (bench/openmp.py measures both).
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _HOME = {
     "CORRUPTIONS": "data.corruptions",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import sys
 import textwrap
@@ -19,14 +20,14 @@ class Command(NamedTuple):
     """A sub-command: a line of help, what adds its arguments to a parser, and what runs it to an exit code."""
 
     summary: str
-    configure: Callable[[argparse.ArgumentParser], None]
+    configure: Callable[[argparse.ArgumentParser, Sequence[str]], None]
     run: Callable[[argparse.Namespace], int]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `hypo ARGV`; 0 when it went well, 1 when `doctor` found something broken, 2 for a mistake, 130 for Ctrl-C."""
     try:
-        args, unknown = _parser().parse_known_args(argv)
+        args, unknown = _parser(sys.argv[1:] if argv is None else argv).parse_known_args(argv)
         if unknown:
             one_of(f"argument of `hypo {args.command}`", unknown[0].partition("=")[0], args.options)
         code = args.run(args)
@@ -53,17 +54,19 @@ class _Parser(argparse.ArgumentParser):
             one_of(action.dest, value, action.choices)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """Only the sub-command that is asked for gets its arguments: those of training need torch."""
     parser = _Parser(prog="hypo", description="Re-derive the tables and figures of the HYPO paper.")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
     for name, command in COMMANDS.items():
         sub = commands.add_parser(name, help=command.summary, description=command.summary, allow_abbrev=False)
-        command.configure(sub)
+        if name in argv[:1]:
+            command.configure(sub, argv)
         sub.set_defaults(run=command.run, options=[option for a in sub._actions for option in a.option_strings])
     return parser
 
 
-def _configure_data(parser: argparse.ArgumentParser) -> None:
+def _configure_data(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
     parser.add_argument("benchmark", nargs="?", help="fetch this one and lay it out; without it, list them all")
     parser.add_argument("--root", help="where benchmarks lie (default: $HYPO_DATA, else data/ of the working copy)")
     parser.add_argument(
@@ -109,7 +112,7 @@ def _cells(row: Sequence[str]) -> str:
     return "\n".join("  ".join(map(str.ljust, line, WIDTHS)).rstrip() for line in lines)
 
 
-def _configure_doctor(parser: argparse.ArgumentParser) -> None:
+def _configure_doctor(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
     parser.add_argument(
         "benchmark", nargs="*", help="names or folders to verify (default: every benchmark that is present)"
     )
@@ -143,56 +146,56 @@ def _doctor(args: argparse.Namespace) -> int:
     return int(broken)
 
 
-def _configure_train(parser: argparse.ArgumentParser) -> None:
-    from hypo.config import FIELDS
+def _configure_train(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    from hypo.algorithms import ALGORITHMS
+    from hypo.config import GENERAL, MAIN, settings
 
     parser.add_argument("--benchmark", default="pacs", help="a name of `hypo data`, or a folder (default: pacs)")
     parser.add_argument("--algorithm", default="hypo", help="the method (default: hypo)")
     parser.add_argument("--held-out", default="cartoon", help="the domain never trained on, or none (default: cartoon)")
     parser.add_argument("--scale", help="demo, cpu or paper (default: the largest this machine is ready for)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", default="0", help=GENERAL["seed"].metadata["help"] + " (default: 0)")
     parser.add_argument("--root", help="where benchmarks lie (default: $HYPO_DATA, else data/ of the working copy)")
     parser.add_argument("--force", action="store_true", help="train anew even if this run is recorded")
-    own = {action.dest for action in parser._actions}
-    fields = parser.add_argument_group("fields of the configuration, each with a default of its scale")
-    for name, field in FIELDS.items():
-        if name not in own:
-            fields.add_argument(
-                f"--{name.replace('_', '-')}", metavar=str(field.type).upper(), default=argparse.SUPPRESS
-            )
+    asked, _ = parser.parse_known_args([word for word in argv[1:] if word not in ("-h", "--help")])
+    names = [name for name in asked.algorithm.split(",") if name in ALGORITHMS] or ["hypo"]
+    fields = parser.add_argument_group("settings of every method, each with a default of its scale")
+    for name, field in GENERAL.items():
+        if name not in MAIN:
+            _add_setting(fields, field)
+    own = {name: field for method in names for name, field in settings(method).items() if name not in GENERAL}
+    fields = parser.add_argument_group(f"settings of {', '.join(names)}")
+    for field in own.values():
+        _add_setting(fields, field)
+
+
+def _add_setting(group: argparse._ArgumentGroup, field: dataclasses.Field) -> None:
+    kind = str(getattr(field.type, "__name__", field.type)).upper()
+    text = field.metadata["help"].replace("%", "%%")
+    group.add_argument(f"--{field.name.replace('_', '-')}", metavar=kind, default=argparse.SUPPRESS, help=text)
+
+
+OWN = ("command", "run", "options", "root", "force")
+"""What `hypo train` takes and what is no setting of a run."""
 
 
 def _train(args: argparse.Namespace) -> int:
-    from hypo.config import FIELDS
-    from hypo.tables import card
+    from hypo import runs
+    from hypo.report.run import card
     from hypo.training.engine import run
     from hypo.training.launch import process_group
 
-    main = ("benchmark", "algorithm", "held_out", "scale", "seed")
-    overrides = {name: value for name, value in vars(args).items() if name in FIELDS and name not in main}
-    held_out = None if args.held_out == "none" else args.held_out
+    given = {name: value for name, value in vars(args).items() if name not in OWN}
+    given["held_out"] = None if args.held_out == "none" else args.held_out
     with process_group() as leads:
-        record = run(
-            args.benchmark,
-            args.algorithm,
-            held_out,
-            args.scale,
-            args.seed,
-            force=args.force,
-            root=args.root,
-            **overrides,
-        )
+        record = run(**given, force=args.force, root=args.root)
         if leads:
-            print(card(record))
+            print(card(runs.row(record)))
     return 0
 
 
-def _configure_sweep(parser: argparse.ArgumentParser) -> None:
-    _configure_train(parser)
-    parser.set_defaults(seed="0")
-    for action in parser._actions:
-        if action.dest == "seed":
-            action.type = str
+def _configure_sweep(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    _configure_train(parser, argv)
     parser.epilog = "Every option takes several values: --seed 0,1,2 --held-out each --temperature 0.05,0.1"
 
 
@@ -200,22 +203,24 @@ def _sweep(args: argparse.Namespace) -> int:
     """Every combination of the values given, one run after the other; a run that is recorded is not made again."""
     from itertools import product
 
-    from hypo.config import FIELDS, typed
-    from hypo.data.benchmarks import REGISTRY
+    from hypo.data.benchmarks import REGISTRY, listed, own_folder
     from hypo.training.engine import run
     from hypo.training.trainer import TrainingError
 
-    given = {name: str(value).split(",") for name, value in vars(args).items() if name in FIELDS and value is not None}
-    if given["held_out"] == ["each"]:
-        (name,) = given["benchmark"]
-        given["held_out"] = list(REGISTRY[one_of("benchmark", name, REGISTRY)].domains)
-    grid = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
+    given = {name: str(value).split(",") for name, value in vars(args).items() if name not in OWN and value is not None}
+    grid = []
+    for values in product(*given.values()):
+        point = dict(zip(given, values, strict=True))
+        known = REGISTRY.get(point["benchmark"])
+        domains = known.domains if known else listed(own_folder(point["benchmark"])).domain_names
+        grid += [point | {"held_out": each} for each in domains] if point["held_out"] == "each" else [point]
+    several = [name for name in grid[0] if len({point[name] for point in grid}) > 1]
     failed = 0
     for at, point in enumerate(grid, 1):
-        point |= {"seed": typed("seed", point["seed"]), "held_out": typed("held_out", point["held_out"])}
-        changed = " ".join(f"{name}={point[name]}" for name in point if len(given[name]) > 1)
+        changed = " ".join(f"{name}={point[name]}" for name in several)
+        held_out = None if point["held_out"] == "none" else point["held_out"]
         try:
-            measures = run(**point, force=args.force, root=args.root)["final"]["validation"]
+            measures = run(**point | {"held_out": held_out}, force=args.force, root=args.root)["final"]["validation"]
             result = f"validation {measures['validation_accuracy']:.1%}, OOD {measures['ood_accuracy']:.1%}"
         except TrainingError as error:
             failed, result = failed + 1, f"failed: {error}"
@@ -223,14 +228,83 @@ def _sweep(args: argparse.Namespace) -> int:
     return int(failed > 0)
 
 
-def _configure_table(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="a benchmark, or the label of one of the paper's tables")
+def _configure_evidence(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
+    parser.add_argument("--list", action="store_true", help="show the plan and what is missing; run nothing")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time, one thread each (default: 2)")
+    parser.add_argument("--root", help="where benchmarks lie (default: $HYPO_DATA, else data/ of the working copy)")
+
+
+def _evidence(args: argparse.Namespace) -> int:
+    from hypo.training import evidence
+
+    if args.list:
+        print(evidence.listing(args.root))
+        return 0
+    if args.jobs < 1:
+        raise ValueError(f"--jobs must be at least 1, not {args.jobs}")
+    return int(evidence.make(args.jobs, args.root) > 0)
+
+
+def _configure_verify(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
+    parser.add_argument("record", help="the file of a record, or the start of its name")
+    parser.add_argument("--root", help="where benchmarks lie (default: $HYPO_DATA, else data/ of the working copy)")
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from hypo import records
+    from hypo.training.verify import verify
+
+    path = Path(args.record)
+    if not path.is_file():
+        found = sorted(records.folder().glob(f"{Path(args.record).stem}*.json"))
+        if len(found) != 1:
+            names = [path.stem for path in records.folder().glob("*.json")]
+            one_of("record", args.record, names) if not found else None
+            raise ValueError(f"{args.record} is the start of {len(found)} records: give more of the name")
+        path = found[0]
+    verdict = verify(path, args.root)
+    for name, (before, now) in verdict.measures.items():
+        print(f"{name.replace('_', ' '):<20} {before:.4f} recorded, {now:.4f} now")
+    print(f"{'agrees' if verdict.agrees else 'does not agree'}: {verdict.sentence}")
+    return int(not verdict.agrees)
+
+
+def _configure_algorithms(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
+    parser.add_argument("name", nargs="?", help="explain this method; without it, list them all")
+
+
+def _algorithms(args: argparse.Namespace) -> int:
+    import inspect
+    import textwrap as text
+
+    from hypo.algorithms import ALGORITHMS, method
+
+    if args.name is None:
+        for name in ALGORITHMS:
+            kind = method(name)
+            own = ", ".join(f"{f.name} {f.default}" for f in dataclasses.fields(kind.Hyperparameters)) or "none"
+            summary = (inspect.getmodule(kind).__doc__ or kind.__doc__ or "").split("\n")[0]
+            print(f"{name:<10} {kind.sampling:<11} {summary}\n{'':<22} settings: {own}")
+        return 0
+    kind = method(args.name)
+    print(inspect.getmodule(kind).__doc__.strip(), text.dedent(inspect.getdoc(kind) or ""), sep="\n\n")
+    for field in dataclasses.fields(kind.Hyperparameters):
+        print(f"\n--{field.name.replace('_', '-')} (default {field.default}): {field.metadata['help']}", end="")
+    print()
+    return 0
+
+
+def _configure_table(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
+    parser.add_argument("name", help="a benchmark, or the number of one of the paper's tables")
 
 
 def _table(args: argparse.Namespace) -> int:
-    from hypo.tables import compare, render
+    from hypo.report.named import named
+    from hypo.report.table import render
 
-    print(render(compare(args.name)), end="")
+    print(render(named(args.name)), end="")
     return 0
 
 
@@ -239,5 +313,8 @@ COMMANDS: dict[str, Command] = {
     "doctor": Command("verify the benchmarks on disk and what this machine is ready for", _configure_doctor, _doctor),
     "train": Command("make a run and record it, or show the record if it was made before", _configure_train, _train),
     "sweep": Command("make every run of a grid of settings", _configure_sweep, _sweep),
+    "evidence": Command("make the runs behind the book that are missing", _configure_evidence, _evidence),
+    "verify": Command("run a record's configuration again and say whether it agrees", _configure_verify, _verify),
+    "algorithms": Command("list the methods, or explain one", _configure_algorithms, _algorithms),
     "table": Command("the paper's table beside ours", _configure_table, _table),
 }

@@ -11,8 +11,8 @@ from torch.nn.utils import parametrize
 
 from hypo.contracts import check
 from hypo.distributed import whole_batch
-from hypo.suggest import one_of
 from hypo.sphere import class_sums, separation_loss, to_sphere, update_prototypes, variation_loss
+from hypo.suggest import one_of
 
 
 class HypoTerms(NamedTuple):
@@ -53,7 +53,7 @@ class HypoLoss(nn.Module):
     momentum     alpha of the moving average; the paper: 0.95. Not used by learnable prototypes
     weight       lambda on the variation term; the paper: 1, 2 or 4
     prototypes   "ema": a buffer, the moving average of the embeddings (Algorithm 1)
-                 "learnable": a parameter kept on the sphere, trained by both terms (Tab. ema-lp)
+                 "learnable": a parameter kept on the sphere, trained by both terms (Table 13)
 
     With "ema" the separation term trains the network through the moving average, and the variation term sees
     the updated prototypes as constants. A call in training mode moves the prototypes; in `eval()` it does not.

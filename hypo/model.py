@@ -10,8 +10,8 @@ import torchvision
 from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 
-from hypo.suggest import one_of
 from hypo.sphere import to_sphere
+from hypo.suggest import one_of
 
 
 class HypoNet(nn.Module):

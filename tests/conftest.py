@@ -1,8 +1,18 @@
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of what the tests start: they run side by side
+
+import hypo  # noqa: F401 - before torch: it says how OpenMP's threads wait
+
+# isort: split
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(1)
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
 

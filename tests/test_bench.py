@@ -3,8 +3,9 @@
 import json
 
 import numpy as np
+import pytest
 
-from bench import corruptions
+from bench import corruptions, openmp
 from bench.timing import faster, row, side_by_side
 
 
@@ -25,3 +26,9 @@ def test_the_corruption_benchmark_covers_every_corruption():
     rows = corruptions.run(quick=True, sample=1)
     assert len(rows) == 20 and all(r["ours"] > 0 and r["obvious"] > 0 for r in rows)
     json.dumps(rows)
+
+
+@pytest.mark.slow
+def test_the_openmp_benchmark_compares_both_ways_of_waiting_quiet_and_busy():
+    quiet, busy = openmp.run(quick=True)
+    assert "quiet" in quiet["case"] and "busy" in busy["case"] and min(quiet["ours"], busy["obvious"]) > 0

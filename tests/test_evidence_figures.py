@@ -115,8 +115,8 @@ def test_a_valley_is_the_interval_of_swad():
 
 @pytest.mark.parametrize("ran", [(), (0.5,), (0.5, 0.95)])
 def test_a_sweep_is_drawn_from_whatever_was_run(ran):
-    rows = [(value, seed, 50.0 + seed, f"{value}-{seed}.json") for value in ran for seed in range(2)]
-    single = pd.DataFrame(rows, columns=["momentum", "seed", "value", "files"])
+    rows = [(value, "cartoon", seed, 50.0 + seed, False, f"{value}-{seed}.json") for value in ran for seed in range(2)]
+    single = pd.DataFrame(rows, columns=["momentum", "held_out", "seed", "value", "failed", "files"])
     figure = sweep(single, "momentum", "a", [0.5, 0.95], 0.95, None, 88.0, "digits", "alpha", "Lines over alpha.")
     _, numbers = figure_of(figure)
     assert numbers["ood_accuracy_percent"].tolist() == [50.0, 51.0] * len(ran)
@@ -125,14 +125,18 @@ def test_a_sweep_is_drawn_from_whatever_was_run(ran):
 def test_contrasts_of_the_paper_alone_and_with_ours():
     paper = {
         "row": "A − B",
-        "source": "paper, PACS",
+        "who": "paper",
+        "benchmark": "pacs",
+        "scale": "",
         "column": "average",
         "value": 0.8,
-        "spread": np.nan,
+        "low": np.nan,
+        "high": np.nan,
         "n": 0,
         "files": "",
     }
-    ours = paper | {"source": "ours, digits, demo scale", "spread": 0.3, "n": 3, "files": "a.json b.json"}
+    ours = paper | {"who": "ours", "benchmark": "digits", "scale": "demo", "n": 3, "files": "a.json b.json"}
+    ours |= {"low": 0.1, "high": 1.5}
     html, _ = figure_of(contrasts(pd.DataFrame([paper]), "ablations", "What a part adds."))
     assert "record" not in html
     html, numbers = figure_of(contrasts(pd.DataFrame([paper, ours]), "ablations", "What a part adds."))

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+import hypo
+
 TOP = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
 NAMED = {"torch", "torchvision", "jupyter-book", "matplotlib", "umap-learn", "pot", "papermill", "seaborn"}
@@ -64,40 +66,76 @@ def test_readme_opens_with_three_sentences_and_the_two_commands():
     assert [line.split("#")[0].strip() for line in block.strip().splitlines()] == ["make book", "make test"]
 
 
-# hypo/ from the inside out; an import may only point to a part before its own.
-LAYERS = [
-    ["suggest"],
-    ["contracts"],
-    ["sphere", "distributed"],
-    ["loss", "model", "geometry"],
-    ["algorithms"],
-    ["data"],
-    ["config"],
-    ["records"],
-    ["training", "tables", "publish"],
-    ["claims", "cost", "illustration", "results"],
-    ["ablations", "figures", "neighbours", "notebook"],
-    ["fidelity", "measured"],
-    ["cli"],
-]
+LAYERS = """
+suggest contracts files
+sphere
+distributed
+loss model
+geometry
+algorithms
+data
+config
+records
+training
+paper runs
+claims
+report
+display
+figures
+notebook
+cli
+"""
+"""hypo/ from the inside out; a part may import those of lines above its own, and those before it in its line."""
+ORDER = LAYERS.split()
+MODULES = sorted((TOP / "hypo").rglob("*.py"))
 
 
-def layer(module: str) -> int:
-    return next(i for i, parts in enumerate(LAYERS) if module in parts)
+def part_of(path: Path) -> str:
+    return path.relative_to(TOP / "hypo").parts[0].removesuffix(".py")
 
 
-@pytest.mark.parametrize("path", sorted((TOP / "hypo").rglob("*.py")), ids=lambda p: str(p.relative_to(TOP)))
-def test_imports_point_inwards(path):
-    part = path.relative_to(TOP / "hypo").parts[0].removesuffix(".py")
-    if part in ("__init__", "__main__"):
-        return
-    tree = ast.parse(path.read_text())
+def imported(tree: ast.AST) -> set[str]:
+    """The parts of hypo that a module imports, `from hypo import x` among them; not what is there for types only."""
     for_types = [n for n in ast.walk(tree) if isinstance(n, ast.If) and getattr(n.test, "id", "") == "TYPE_CHECKING"]
     ignored = {inner for outer in for_types for inner in ast.walk(outer)}
+    found = set()
     for node in set(ast.walk(tree)) - ignored:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hypo."):
-            target = node.module.split(".")[1]
-            assert target == part or layer(target) < layer(part), f"{path.name} imports hypo.{target}"
+        if isinstance(node, ast.ImportFrom) and node.module == "hypo":
+            public = {home for name, home in hypo._HOME.items() if name in {alias.name for alias in node.names}}
+            found |= {alias.name for alias in node.names} - set(hypo._HOME) | {home.split(".")[0] for home in public}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hypo."):
+            found.add(node.module.split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("hypo.")}
+    return found
+
+
+def test_the_list_of_layers_names_every_part_once():
+    parts = {part_of(path) for path in MODULES} - {"__init__", "__main__"}
+    assert sorted(ORDER) == sorted(parts)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(TOP)))
+def test_imports_point_inwards(path):
+    part = part_of(path)
+    if part in ("__init__", "__main__"):
+        return
+    for target in imported(ast.parse(path.read_text())) - {part}:
+        assert target in ORDER, f"{path.name} imports hypo.{target}, which the list of layers does not name"
+        assert ORDER.index(target) < ORDER.index(part), f"{path.name} imports hypo.{target}, which lies further out"
+
+
+def test_the_test_sees_every_form_of_import():
+    forms = "import hypo.cli\nfrom hypo import claims\nfrom hypo import run\nfrom hypo.report.text import number"
+    assert imported(ast.parse(forms)) == {"cli", "claims", "training", "report"}
+
+
+def test_contributing_shows_the_same_layers():
+    text = (TOP / "CONTRIBUTING.md").read_text()
+    shown = re.search(r"from the inside out.*?```\n(.*?)```", text, re.DOTALL).group(1)
+    assert [line.split("  ")[0].split() for line in shown.splitlines()] == [
+        line.split() for line in LAYERS.strip().splitlines()
+    ]
 
 
 def test_tracked_files_name_no_folder_of_a_machine():

@@ -22,7 +22,9 @@ HTML = TOP / "_build" / "html"
 SHOTS = TOP / "_build" / "screenshots"
 WIDTHS = {"wide": 1280, "phone": 400}
 PICTURES = {"data": 2}  # contact sheets, which show images and no numbers
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.pages
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
 
 if not (HTML / "index.html").exists():
     pytest.skip("the book is not built: run `make book` first", allow_module_level=True)
@@ -111,7 +113,8 @@ def browser():
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    driver.set_script_timeout(30)
+    for limit in (driver.set_script_timeout, driver.set_page_load_timeout):
+        limit(3600)  # a busy machine takes its time
     yield driver
     driver.quit()
 
@@ -184,7 +187,7 @@ def test_a_page_in_the_browser(page, browser, address):
 def test_search_finds_a_page(browser, address):
     browser.get(f"{address}/search.html?q=prototype")
     browser.execute_async_script(
-        "const done = arguments[0]; let left = 100;"
+        "const done = arguments[0]; let left = 36000;"
         "(function look() {"
         " const found = document.querySelectorAll('#search-results li a').length;"
         " if (found || !--left) done(found); else setTimeout(look, 100); })();"

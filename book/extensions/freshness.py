@@ -1,4 +1,4 @@
-"""Read, and so execute, every page again when the library or the data it is computed from has changed."""
+"""Read every page again, and execute it, when the library, its packages or the data it is computed from changed."""
 
 import hashlib
 from pathlib import Path
@@ -6,13 +6,16 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 TOP = Path(__file__).resolve().parents[2]
-SOURCES = ("hypo/**/*.py", "data/paper/**/*", "data/records/**/*", "data/*.yml", "data/*.json")
+SOURCES = ("hypo/**/*", "data/paper/**/*", "data/records/**/*", "data/*.yml", "data/*.json", "constraints.txt")
 
 
 def digest() -> str:
     """One digest over the sources, names and contents."""
     total = hashlib.sha256()
-    for path in sorted(p for pattern in SOURCES for p in TOP.glob(pattern) if p.is_file()):
+    found = sorted(
+        p for pattern in SOURCES for p in TOP.glob(pattern) if p.is_file() and p.parent.name != "__pycache__"
+    )
+    for path in found:
         total.update(str(path.relative_to(TOP)).encode() + b"\0" + path.read_bytes() + b"\0")
     return total.hexdigest()
 

@@ -71,7 +71,7 @@ class Algorithm(nn.Module):
         if self.sampling == "per_domain" and num_domains < 2:
             raise ValueError(
                 f"{config.algorithm} compares training domains and needs at least two, not {num_domains}: "
-                "bring more domains, or choose erm or hypo"
+                "bring more domains, or choose a method that pools them"
             )
         net = HypoNet(config.backbone, config.dim, config.weights, config.stem, config.width)
         self.feature_dim = net.feature_dim
@@ -100,7 +100,7 @@ class Algorithm(nn.Module):
             return self.network(images)
         outputs = [
             checkpoint(
-                self.network, part, use_reentrant=False, context_fn=lambda: (unmoved(self.network), nullcontext())
+                self.network, part, use_reentrant=False, context_fn=lambda: (nullcontext(), unmoved(self.network))
             )
             for part in images.chunk(parts)
         ]
@@ -186,7 +186,9 @@ class Algorithm(nn.Module):
 def unmoved(network: nn.Module) -> Iterator[None]:
     """Inside, buffers of the network may move; afterwards they are what they were."""
     before = [buffer.clone() for buffer in network.buffers()]
-    yield
-    with torch.no_grad():
-        for buffer, value in zip(network.buffers(), before, strict=True):
-            buffer.copy_(value)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in zip(network.buffers(), before, strict=True):
+                buffer.copy_(value)

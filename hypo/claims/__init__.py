@@ -1,88 +1,95 @@
-"""The paper's claims (data/claims.yml) and what the records say of each: reproduced, not reproduced or not run.
+"""The paper's claims (data/claims.yml), the rule that decides each, and what the records say of it.
 
-Evidence is kept apart by scale and by data. At demo scale the digits stand in for PACS and CIFAR-10: a verdict from
-them is by analogy, and named so.
+Evidence is kept apart by scale and by data. The embedded digits decide nothing about the paper's benchmarks: the same
+rules are applied to them, and the result is a statement about digits (`on_digits`).
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from hypo import records
-from hypo.claims.rules import VERDICTS, combined, judge
-from hypo.claims.runs import Evidence, groups, run_of
-from hypo.claims.statements import describe, load, shown
+from hypo import runs
+from hypo.claims.evidence import NOT_RUN, OUTCOMES, Evidence, Finding
+from hypo.claims.rules import combined, judge, weakest
+from hypo.claims.statements import load, many, printed
+from hypo.config import SCALES
+from hypo.data.benchmarks import CORRUPTED
 
-DIGITS = " (digits)"  # marks a verdict by analogy
+DIGITS_LIKE = ("pacs", "cifar10")
+"""Benchmarks whose rules can be applied to the digits: they have four styles for four domains, and the corruptions."""
 
-__all__ = ["load", "overall", "summary", "verdicts"]
+__all__ = ["OUTCOMES", "Evidence", "Finding", "load", "many", "on_digits", "overall", "printed", "verdicts", "weakest"]
 
 
-def verdicts(folder: str | os.PathLike[str] | None = None, claims: list[dict[str, Any]] | None = None) -> pd.DataFrame:
-    """Evidence and verdict of each claim at each scale, one a line, in the order of the file.
+def verdicts(frame: pd.DataFrame | None = None, claims: list[dict[str, Any]] | None = None) -> pd.DataFrame:
+    """Evidence for each claim at each scale on the claim's own benchmark, one row each, in the order of the file.
 
-    id, claim, where, page, note, headline   as in data/claims.yml
-    rule      the rule as a sentence
-    paper     the number that the paper prints, as text
-    scale     demo, cpu or paper; empty for what needs no run
-    data      what the evidence comes from: "digits" stands in for the claim's own benchmark
-    evidence  what was found, or the command that would find it
-    n         number of runs, pairs of runs or seeds behind it
-    verdict   reproduced, not reproduced or not run
-    files     the records it was made from
+    id, claim, where, page, note, headline  as in data/claims.yml; rule: the rule itself
+    scale, data  cpu or paper and the benchmark; both empty for what needs no run
+    outcome      one of OUTCOMES
+    evidence     a `hypo.claims.Evidence`; n: number of values behind it; files: the records
     """
-    claims = load() if claims is None else claims
-    runs = [run_of(Path(folder or records.folder()) / name, record) for name, record in records.read_all(folder)]
-    found: dict[str, dict[tuple[str, str], Evidence]] = {}  # by claim, then by (scale, data)
-    parts = {part for claim in claims if claim["rule"]["kind"] == "all" for part in claim["rule"]["claims"]}
-    others = [claim for claim in load() if claim["id"] in parts - {claim["id"] for claim in claims}] if parts else []
-    for claim in [*claims, *others]:
-        if claim["rule"]["kind"] != "all":
-            found[claim["id"]] = {(group.scale, group.benchmark): judge(claim, group) for group in groups(claim, runs)}
+    return _judged(frame, claims, [scale for scale in SCALES if scale != "demo"], digits=False)
+
+
+def on_digits(frame: pd.DataFrame | None = None, claims: list[dict[str, Any]] | None = None) -> pd.DataFrame:
+    """The same rules applied to the embedded digits, in the form of `verdicts`: statements about digits only."""
+    return _judged(frame, claims, ["demo"], digits=True)
+
+
+def _judged(frame: Any, claims: Any, scales: list[str], digits: bool) -> pd.DataFrame:
+    frame, claims = runs.load() if frame is None else frame, load() if claims is None else claims
+    parts = {part for claim in claims for part in claim["rule"].get("claims", ())} - {claim["id"] for claim in claims}
+    others = [claim for claim in load() if claim["id"] in parts] if parts else []
+    single = [claim for claim in (*claims, *others) if claim["rule"]["kind"] != "all"]
+    found = {claim["id"]: _by_scale(claim, frame, scales, digits) for claim in single}
     for claim in claims:
         if claim["rule"]["kind"] == "all":
-            found[claim["id"]] = combined([found[part] for part in claim["rule"]["claims"]], claim["rule"]["claims"])
+            names = claim["rule"]["claims"]
+            present = [scale for scale in scales if any(scale in found[name] for name in names)]
+            empty = Evidence(NOT_RUN)
+            found[claim["id"]] = {
+                scale: combined({name: found[name].get(scale, empty) for name in names}) for scale in present
+            }
     rows = [
-        {key: claim.get(key, "") for key in ("id", "claim", "where", "page", "note")}
-        | {"headline": claim.get("headline", False), "rule": describe(claim["rule"]), "paper": shown(claim)}
-        | {"scale": scale, "data": data, "evidence": evidence.text, "n": evidence.n, "verdict": evidence.verdict}
+        {key: claim.get(key, "") for key in ("id", "claim", "where", "page", "note", "rule")}
+        | {"headline": claim.get("headline", False), "scale": scale}
+        | {"data": "digits" if digits else claim.get("benchmark", "") if scale else ""}
+        | {"outcome": evidence.outcome, "evidence": evidence, "n": evidence.n}
         | {"files": " ".join(sorted(evidence.files))}
         for claim in claims
-        for (scale, data), evidence in found[claim["id"]].items()
+        for scale, evidence in found[claim["id"]].items()
     ]
-    return pd.DataFrame(rows)
+    columns = ["id", "claim", "where", "page", "note", "rule", "headline", "scale", "data", "outcome", "evidence", "n"]
+    return pd.DataFrame(rows, columns=[*columns, "files"])
+
+
+def _by_scale(claim: dict[str, Any], frame: pd.DataFrame, scales: list[str], digits: bool) -> dict[str, Evidence]:
+    """Evidence for one claim by scale; what needs no run has it under the empty scale, and none among the digits."""
+    benchmark, kind = claim.get("benchmark"), claim["rule"]["kind"]
+    if benchmark is None:
+        return {} if digits else {"": judge(claim, frame[:0])}
+    if digits and (benchmark not in DIGITS_LIKE or kind == "near"):
+        return {}
+    data = "digits" if digits else benchmark
+    corrupted = benchmark in CORRUPTED.values()
+    here = frame[(frame["benchmark"] == data) & ((frame["held_out"] == "") == corrupted)]
+    wanted = ["paper"] if kind == "near" else scales
+    return {scale: judge(claim, here[here["scale"] == scale]) for scale in wanted}
 
 
 def overall(table: pd.DataFrame) -> pd.DataFrame:
-    """One line a claim of `verdicts`: the verdict at the largest scale that has one, on the claim's own data if any.
-
-    A verdict that rests on the digits only reads "reproduced (digits)" or "not reproduced (digits)".
-    """
-    lines = []
-    for _, rows in table.groupby("id", sort=False):
-        judged = rows[rows["verdict"] != "not run"]
-        own = judged[judged["data"] != "digits"]
-        some = rows[rows["n"] > 0]
-        line = next(part for part in (own, judged, some, rows) if len(part)).iloc[-1].copy()
-        by_analogy = line["verdict"] != "not run" and line["data"] == "digits"
-        line["verdict"] += DIGITS * by_analogy
-        lines.append(line)
-    return pd.DataFrame(lines).reset_index(drop=True)
+    """One row per claim of `verdicts`: at the largest scale with an interval, else with any run, else the first."""
+    rows = []
+    for _, own in table.groupby("id", sort=False):
+        ran = own[own["outcome"] != NOT_RUN]
+        judged = ran[[_has_interval(evidence) for evidence in ran["evidence"]]]
+        rows.append(next(part for part in (judged, ran, own[own["n"] > 0], own[:1]) if len(part)).iloc[-1])
+    return pd.DataFrame(rows).reset_index(drop=True)
 
 
-def summary(folder: str | os.PathLike[str] | None = None) -> pd.DataFrame:
-    """The headline claims in short: claim, verdict, evidence, page; `attrs["counts"]` counts the verdicts on all."""
-    table = overall(verdicts(folder))
-    short = table[table["headline"]].copy()
-    source = short["data"] + ", " + short["scale"] + " scale: "
-    short["evidence"] = np.where(short["n"] > 0, source.where(short["scale"] != "", "") + short["evidence"], "")
-    short = short[["claim", "verdict", "evidence", "page"]].reset_index(drop=True)
-    counts = table["verdict"].value_counts().to_dict()
-    named = [verdict + data for verdict in VERDICTS for data in ("", DIGITS)]
-    short.attrs["counts"] = {verdict: counts[verdict] for verdict in named if verdict in counts}
-    return short
+def _has_interval(evidence: Evidence) -> bool:
+    """False where every number is of a single seed, so that nothing can be told from chance."""
+    return not evidence.findings or any(finding.estimate.df for finding in evidence.findings)

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 import torch
-from scipy.special import ive
 
-from hypo import sphere
-from hypo.claims.runs import Evidence, Group, arrays_of, made_with
-from hypo.geometry import lemmas
+from hypo import runs, sphere
+from hypo.claims.evidence import EMPTY, FAILS, HOLDS, NOT_RUN, Evidence
+from hypo.geometry import lemmas, prototypes
 
 AGREES, REACHES = 1e-9, 1e-3
 
@@ -23,75 +21,56 @@ class Check(NamedTuple):
     """The rule as a sentence, and what it finds."""
 
     rule: str
-    run: Callable[[Group], Evidence]
+    run: Callable[[pd.DataFrame], Evidence]
 
 
-def _vmf(_group: Group) -> Evidence:
-    """The variation loss against the likelihood of the labels under the density Z_d(kappa) exp(kappa mu . z)."""
+def _vmf(_frame: pd.DataFrame) -> Evidence:
+    """The variation loss against the likelihood of the labels under SciPy's von Mises-Fisher densities."""
     generator, (n, classes, d) = torch.Generator().manual_seed(0), (200, 7, 16)
-    z = sphere.to_sphere(torch.randn(n, d, generator=generator, dtype=torch.float64))
-    mu = sphere.to_sphere(torch.randn(classes, d, generator=generator, dtype=torch.float64))
+    z, mu = (sphere.to_sphere(torch.randn(k, d, generator=generator, dtype=torch.float64)) for k in (n, classes))
     y = torch.arange(n) % classes
-    gaps = []
+    agree = []
     for tau in (0.05, 0.1, 0.5, 1.0):
-        kappa, order = 1 / tau, d / 2 - 1
-        log_z = order * np.log(kappa) - d / 2 * np.log(2 * np.pi) - np.log(ive(order, kappa)) - kappa
-        log_density = log_z + kappa * z @ mu.T  # (N, C) log p(z | c)
-        log_posterior = log_density - log_density.logsumexp(dim=1, keepdim=True)  # classes equally likely
-        gaps.append((sphere.variation_loss(z, y, mu, tau) + log_posterior[torch.arange(n), y].mean()).abs().item())
-    verdict = "reproduced" if max(gaps) < AGREES else "not reproduced"
-    return Evidence(verdict, f"{sum(gap < AGREES for gap in gaps)} of {len(gaps)} temperatures agree", len(gaps))
+        likelihood = prototypes.vmf_likelihood(z.numpy(), y.numpy(), mu.numpy(), tau)
+        agree.append(abs(sphere.variation_loss(z, y, mu, tau).item() - likelihood) < AGREES)
+    return _counted(agree, "temperatures")
 
 
-def _etf(_group: Group) -> Evidence:
+def _etf(_frame: pd.DataFrame) -> Evidence:
     """The separation loss minimised over free prototypes from a random start, for several numbers of classes."""
-    tau, sizes, gaps = 0.1, ((2, 2), (3, 2), (4, 3), (7, 16), (10, 64)), []
-    for classes, dim in sizes:
-        free = torch.randn(classes, dim, generator=torch.Generator().manual_seed(classes), dtype=torch.float64)
-        found = _minimise(lambda mu: sphere.separation_loss(mu, tau), free)
-        excess = sphere.separation_loss(found, tau).item() + 1 / (tau * (classes - 1))
-        gaps.append(max(sphere.etf_gap(found).item(), abs(excess)))
-    verdict = "reproduced" if max(gaps) < REACHES else "not reproduced"
-    reached = f"{sum(gap < REACHES for gap in gaps)} of {len(sizes)} sizes (C, d) end there, the largest {sizes[-1]}"
-    return Evidence(verdict, reached, len(sizes))
+    tau, reached = 0.1, []
+    for classes, dim in ((2, 2), (3, 2), (4, 3), (7, 16), (10, 64)):
+        end = prototypes.spread_prototypes(classes, dim, tau)[1].iloc[-1]
+        excess = end["separation"] + 1 / (tau * (classes - 1))
+        reached.append(max(end["etf_gap"], abs(excess)) < REACHES)
+    return _counted(reached, "sizes (C, d), the largest (10, 64),")
 
 
-def _minimise(loss: Callable[[torch.Tensor], torch.Tensor], start: torch.Tensor) -> torch.Tensor:
-    """Unit vectors (C, d) that minimise `loss`, by L-BFGS on the vectors before they are normalised."""
-    free = start.clone().requires_grad_()
-    optimiser = torch.optim.LBFGS([free], max_iter=500, line_search_fn="strong_wolfe")
-
-    def step() -> torch.Tensor:
-        optimiser.zero_grad()
-        value = loss(sphere.to_sphere(free))
-        value.backward()
-        return value
-
-    optimiser.step(step)
-    return sphere.to_sphere(free.detach())
+def _counted(held: list[bool], places: str) -> Evidence:
+    return Evidence(HOLDS if all(held) else FAILS, counts=(sum(held), len(held), places), n=len(held))
 
 
-def _lemma(group: Group, name: str) -> Evidence:
+def _lemma(frame: pd.DataFrame, name: str) -> Evidence:
     """An inequality of the paper's proof on the stored embeddings of HYPO's runs, wherever it applies."""
-    models = {run.path: sides for run in made_with(group.runs, {}) if (sides := _sides(run.path)) is not None}
-    if not models:
-        return Evidence("not run", "no run of HYPO with stored embeddings")
-    rows = pd.concat([sides[sides["lemma"] == name] for sides in models.values()], ignore_index=True)
-    tightest = rows.loc[(rows["left"] / rows["right"]).idxmax()]
-    text = (
-        f"holds in {rows['holds'].sum()} of {len(rows)} places on {len(models)} model{'s' * (len(models) > 1)}; "
-        f"tightest: {tightest['quantity']} is {tightest['left']:.2g}, the bound {tightest['right']:.2g}; in "
-        f"{(rows['right'] < rows['at_most']).sum()} places the bound is below the most that any embedding can reach"
-    )
-    verdict = "reproduced" if rows["holds"].all() else "not reproduced"
-    return Evidence(verdict, text, len(models), frozenset(path.name for path in models))
+    made = runs.made_with(frame, {})
+    every = {path.name: _sides(path) for path in made["path"]}
+    found = {file: sides for file, sides in every.items() if sides is not None}
+    if not found:
+        return Evidence(NOT_RUN, reason="no run of HYPO with stored embeddings")
+    rows = pd.concat([sides[sides["lemma"] == name] for sides in found.values()], ignore_index=True)
+    useful = (rows["right"] < rows["at_most"]).any()
+    outcome = FAILS if not rows["holds"].all() else HOLDS if useful else EMPTY
+    tightest = rows.loc[(rows["left"] / rows["right"].clip(lower=1e-300)).idxmax()].to_dict()
+    places = f"places on {len(found)} model{'s' if len(found) > 1 else ''}"
+    counts = int(rows["holds"].sum()), len(rows), places
+    return Evidence(outcome, counts=counts, tightest=tightest, files=frozenset(found), n=len(found))
 
 
 @functools.cache
 def _sides(path: Path) -> pd.DataFrame | None:
     """Both sides of every lemma on the embeddings stored beside a record, None where there are none."""
-    arrays = arrays_of(path)
-    return None if arrays is None else lemmas(**arrays)
+    stored = runs.embeddings(path)
+    return None if stored is None else lemmas(**stored.of("id_test").tensors())
 
 
 CHECKS = {

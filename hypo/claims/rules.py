@@ -3,152 +3,124 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import math
+from typing import Any
 
 import pandas as pd
-from scipy.stats import t
 
-from hypo.algorithms import ALGORITHMS
+from hypo import runs
 from hypo.claims.checks import CHECKS
-from hypo.claims.runs import POINTS, Evidence, Group, Run, made_with, values
-from hypo.claims.statements import CONFIDENCE, label, many, printed, settings, typeable, words
-from hypo.config import SCALES
+from hypo.claims.evidence import CONTRADICTED, INCONCLUSIVE, NOT_RUN, SUPPORTED, Evidence, Finding, together
+from hypo.claims.statements import many, printed, settings
 from hypo.data.benchmarks import REGISTRY
-
-VERDICTS = ("reproduced", "not reproduced", "not run")
-
-
-class Mean(NamedTuple):
-    """A mean in the unit of its measure and its standard error, 0 for one run, over the runs with these keys."""
-
-    label: str
-    mean: float
-    error: float
-    keys: list[tuple]
-    files: frozenset[str]
+from hypo.runs import Estimate, Setting
 
 
-def judge(claim: dict[str, Any], group: Group) -> Evidence:
-    """What these runs say of the claim."""
+def judge(claim: dict[str, Any], frame: pd.DataFrame) -> Evidence:
+    """What these runs, of one benchmark at one scale, say of a claim that is not made of others."""
     rule = claim["rule"]
     if rule["kind"] == "compare":
-        return _compare(rule, group)
+        return _compare(rule, frame)
     if rule["kind"] == "limit":
-        return _limit(rule, group)
+        return _limit(rule, frame)
     if rule["kind"] == "near":
-        return _near(rule, group, printed(claim))
-    return CHECKS[rule["name"]].run(group) if rule["kind"] == "check" else Evidence("not run", rule["reason"])
+        return _near(rule, frame, claim["benchmark"], printed(claim))
+    if rule["kind"] == "check":
+        return CHECKS[rule["name"]].run(frame)
+    return Evidence(NOT_RUN, reason=rule["reason"])
 
 
-def _compare(rule: dict[str, Any], group: Group) -> Evidence:
-    side = "above" if "above" in rule else "below"
-    sign = 1 if side == "above" else -1
-    combinations = itertools.product(many(rule["measure"]), settings(rule["of"]), settings(rule[side]))
-    leads = [_lead(group.runs, *combination) for combination in combinations]
-    ran = [lead for lead in leads if lead.keys]
-    if not ran:
-        return Evidence("not run", _command(group, settings(rule["of"]) + settings(rule[side])))
-    spread = [lead for lead in ran if len(lead.keys) > 1]
-    held = [lead for lead in spread if sign * lead.mean > _margin(lead)]
-    least = min(spread or ran, key=lambda lead: sign * lead.mean - _margin(lead))
-    text = _text(least, many(rule["measure"])[0], sign=True)
-    if len(leads) > 1:
-        absent = f", {len(leads) - len(spread)} not run" * (len(leads) > len(spread))
-        text = f"{len(held)} of {len(leads)} hold{absent}; the least: {least.label} {text}"
-    verdict = "not reproduced" if len(held) < len(spread) else "reproduced" if len(held) == len(leads) else "not run"
-    return Evidence(verdict, text, len(least.keys), frozenset().union(*(lead.files for lead in ran)))
+def decided(low: float, high: float, above: bool) -> str:
+    """The outcome of an interval that is claimed to lie above zero, or below it; NaN bounds decide nothing."""
+    if low > 0 or high < 0:
+        return SUPPORTED if (low > 0) == above else CONTRADICTED
+    return INCONCLUSIVE
 
 
-def _lead(runs: list[Run], measure: str, of: dict[str, Any], than: dict[str, Any]) -> Mean:
-    """How far `of` is ahead of `than`, over the runs that both have with the same domain, seed, data and split."""
-    ours, theirs = values(runs, of, measure), values(runs, than, measure)
-    keys = sorted(ours.keys() & theirs.keys())
-    files = frozenset(side[key][1] for key in keys for side in (ours, theirs))
-    differences = [ours[key][0] - theirs[key][0] for key in keys]
-    return _mean(differences, keys, files, f"{words(measure)}, {label(of)} less {label(than)}:")
+def _compare(rule: dict[str, Any], frame: pd.DataFrame) -> Evidence:
+    """Every setting of `of` leads every setting of the other side in every measure, in paired runs."""
+    above = "above" in rule
+    others = settings(rule["above" if above else "below"])
+    combinations = [*itertools.product(many(rule["measure"]), settings(rule["of"]), others)]
+    found = [_lead(frame, measure, of, than, above) for measure, of, than in combinations]
+    ran = tuple(finding for finding in found if finding is not None)
+    outcome = together(NOT_RUN if finding is None else finding.outcome for finding in found)
+    return _evidence(outcome, ran, _missing(frame, [*settings(rule["of"]), *others]))
 
 
-def _limit(rule: dict[str, Any], group: Group) -> Evidence:
-    found = values(group.runs, rule["of"], rule["measure"])
-    if not found:
-        return Evidence("not run", _command(group, [rule["of"]]))
-    every, files = zip(*found.values(), strict=True)
-    mean = _mean(every, sorted(found), frozenset(files))
-    room = mean.mean - rule["above"] if "above" in rule else rule["below"] - mean.mean
-    verdict = "not run" if len(found) < 2 else "reproduced" if room > _margin(mean) else "not reproduced"
-    return Evidence(verdict, _text(mean, rule["measure"]), len(found), mean.files)
+def _lead(frame: pd.DataFrame, measure: str, of: Setting, than: Setting, above: bool) -> Finding | None:
+    """How far `of` is ahead of `than`, over the pairs of runs that both have; None without a pair."""
+    sides = [runs.values(frame, setting, measure) for setting in (of, than) if len(runs.made_with(frame, setting))]
+    pairs = runs.paired(*sides) if len(sides) == 2 else frame[:0]
+    if pairs.empty:
+        return None
+    lead = runs.estimate(pairs["value"], pairs["held_out"])
+    return _finding(decided(lead.low, lead.high, above), measure, of, than, lead, pairs)
 
 
-def _near(rule: dict[str, Any], group: Group, number: float) -> Evidence:
-    """The mean over the seeds that have every domain, against the printed number."""
-    found = values(group.runs, rule["of"], rule["measure"])
-    by_seed: dict[int, list[float]] = {}
-    for (_, seed, *_), (value, _) in found.items():
-        by_seed.setdefault(seed, []).append(value)
-    domains = 1 if group.corrupted else len(REGISTRY[group.benchmark].domains)
-    whole = {seed: sum(each) / domains for seed, each in by_seed.items() if len(each) == domains}
-    if not whole:
-        return Evidence("not run", _command(group, [rule["of"]]))
-    keys = [("", seed) for seed in sorted(whole)]
-    files = frozenset(file for key, (_, file) in found.items() if key[1] in whole)
-    mean = _mean([*whole.values()], keys, files)
-    close = abs(mean.mean - number) <= rule["within"]
-    verdict = "not run" if len(whole) < 2 else "reproduced" if close else "not reproduced"
-    return Evidence(verdict, f"{_text(mean, rule['measure'])}, printed {number:g}", len(whole), mean.files)
+def _limit(rule: dict[str, Any], frame: pd.DataFrame) -> Evidence:
+    """The mean of a measure stays above a number, or below it."""
+    found = runs.values(frame, rule["of"], rule["measure"])
+    if found.empty:
+        return _evidence(NOT_RUN, (), _missing(frame, [rule["of"]]))
+    mean, above = runs.estimate(found["value"], found["held_out"]), "above" in rule
+    limit = rule["above" if above else "below"]
+    outcome = decided(mean.low - limit, mean.high - limit, above)
+    return _evidence(outcome, (_finding(outcome, rule["measure"], rule["of"], None, mean, found),))
 
 
-def combined(parts: list[dict[tuple[str, str], Evidence]], names: list[str]) -> dict[tuple[str, str], Evidence]:
-    """Evidence for several claims at once, by scale: all must be reproduced."""
-    result = {}
-    for scale in [scale for scale in SCALES if any(scale == at for part in parts for at, _ in part)]:
-        found = [next((e for (at, _), e in part.items() if at == scale), Evidence("not run", "")) for part in parts]
-        by_verdict = {
-            verdict: [name for name, e in zip(names, found, strict=True) if e.verdict == verdict]
-            for verdict in VERDICTS
-        }
-        verdict = next((v for v in ("not reproduced", "not run") if by_verdict[v]), "reproduced")
-        text = "; ".join(f"{verdict}: {', '.join(which)}" for verdict, which in by_verdict.items() if which)
-        judged = len(names) - len(by_verdict["not run"])
-        files = frozenset().union(*(e.files for e in found))
-        result[scale, "digits" if scale == "demo" else "their benchmarks"] = Evidence(verdict, text, judged, files)
-    return result
+def _near(rule: dict[str, Any], frame: pd.DataFrame, benchmark: str, number: float) -> Evidence:
+    """The mean over the seeds that have every domain is within so much of the printed number."""
+    found = runs.values(frame, rule["of"], rule["measure"]).assign(column=lambda each: each["held_out"])
+    domains = REGISTRY[benchmark].domains
+    columns = domains if len(domains) > 1 else ("",)
+    whole = runs.averages(found, columns, ["benchmark", "scale", "data", "seed"])
+    if whole.empty:
+        return _evidence(NOT_RUN, (), _missing(frame, [rule["of"]]) or (rule["of"],))
+    mean = runs.estimate(whole["value"])
+    gap, within = (mean.low - number, mean.high - number), rule["within"]
+    outcome = SUPPORTED if -within <= gap[0] and gap[1] <= within else INCONCLUSIVE
+    if gap[0] > within or gap[1] < -within:
+        outcome = CONTRADICTED
+    return _evidence(outcome, (_finding(outcome, rule["measure"], rule["of"], None, mean, whole),))
 
 
-def _mean(numbers: Sequence[float], keys: list[tuple], files: frozenset[str], label: str = "") -> Mean:
-    series = pd.Series(numbers, dtype=float)
-    return Mean(label, series.mean(), series.sem() if len(series) > 1 else 0.0, keys, files)
+def _finding(
+    outcome: str, measure: str, of: Setting, than: Setting | None, mean: Estimate, values: pd.DataFrame
+) -> Finding:
+    domains = tuple(domain for domain in dict.fromkeys(values["held_out"]) if domain)
+    marks = (int(values[name].sum()) for name in ("failed", "starts_at_first"))
+    files = frozenset(" ".join(values["files"]).split())
+    return Finding(outcome, measure, of, than, mean, domains, values["seed"].nunique(), *marks, files)
 
 
-def _margin(mean: Mean) -> float:
-    """Half the width of Student's interval around a mean; 0 for one run, which has none and is not judged."""
-    return mean.error * t.ppf((1 + CONFIDENCE) / 2, len(mean.keys) - 1) if len(mean.keys) > 1 else 0.0
+def _evidence(outcome: str, findings: tuple[Finding, ...], missing: tuple[Setting, ...] = ()) -> Evidence:
+    files = frozenset().union(*(finding.files for finding in findings))
+    n = max((finding.estimate.n for finding in findings), default=0)
+    return Evidence(outcome, findings, missing, files=files, n=n)
 
 
-def _text(mean: Mean, measure: str, sign: bool = False) -> str:
-    """The mean with its spread, unit and runs; without spread there is no verdict, and it says so."""
-    form = f"{'+' if sign else ''}.{1 if measure in POINTS else 3}f"
-    unit = (" points" if sign else "%") if measure in POINTS else ""
-    domains = ", ".join(dict.fromkeys(key[0] for key in mean.keys if key[0]))
-    seeds = len({key[1] for key in mean.keys})
-    which = "; ".join(filter(None, [domains, f"{seeds} seed{'s' * (seeds > 1)}"]))
-    if len(mean.keys) == 1:
-        return f"{mean.mean:{form}}{unit} (n = 1: {which}, no spread to judge it by)"
-    return f"{mean.mean:{form}} ± {mean.error:{form.removeprefix('+')}}{unit} (n = {len(mean.keys)}: {which})"
+def _missing(frame: pd.DataFrame, wanted: list[Setting]) -> tuple[Setting, ...]:
+    return tuple(setting for setting in wanted if runs.made_with(frame, setting).empty)
 
 
-def _command(group: Group, wanted: list[dict[str, Any]]) -> str:
-    """How to make the first of these settings that has no run, and how many others there are."""
-    missing = [setting for setting in wanted if not made_with(group.runs, setting)]
-    known = [setting for setting in missing if setting.get("algorithm", "hypo") in ALGORITHMS]
-    unknown = [setting["algorithm"] for setting in missing if setting not in known]
-    parts = []
-    if known:
-        fields = {"benchmark": group.benchmark, "scale": group.scale, "algorithm": "hypo"} | known[0]
-        fields |= {"held_out": "none" if group.corrupted else "DOMAIN", "seed": "SEED"}
-        options = [f"--{name.replace('_', '-')} {typeable(value)}" for name, value in fields.items()]
-        others = f", and {len(known) - 1} other setting{'s' * (len(known) > 2)}" * (len(known) > 1)
-        parts.append(f"hypo train {' '.join(options)}{others}")
-    if unknown:
-        parts.append(f"not implemented here: {', '.join(unknown)}")
-    return "; ".join(parts) or "no two of these runs share domain, seed, data and split, or the measure is not stored"
+def weakest(findings: tuple[Finding, ...], above: bool = True) -> Finding:
+    """The finding that speaks least for the claim: the lead whose interval reaches furthest to the other side."""
+
+    def reach(finding: Finding) -> float:
+        low, high = finding.estimate.low, finding.estimate.high
+        if math.isnan(low):
+            return math.inf
+        return low if above else -high
+
+    return min(findings, key=reach)
+
+
+def combined(found: dict[str, Evidence]) -> Evidence:
+    """Evidence for several claims at once, by id: all must be supported."""
+    parts: dict[str, list[str]] = {}
+    for name, evidence in found.items():
+        parts.setdefault(evidence.outcome, []).append(name)
+    files = frozenset().union(*(evidence.files for evidence in found.values()))
+    n = sum(evidence.outcome != NOT_RUN for evidence in found.values())
+    return Evidence(together(parts), parts=parts, files=files, n=n)

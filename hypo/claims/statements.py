@@ -8,18 +8,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import yaml
 
-from hypo import records, tables
+from hypo import config, paper, records
 from hypo.algorithms import ALGORITHMS
 from hypo.claims.checks import CHECKS
-from hypo.claims.runs import MEASURES
-from hypo.config import FIELDS, typed
 from hypo.data.benchmarks import REGISTRY
+from hypo.runs import MEASURES
 from hypo.suggest import one_of
 
-CONFIDENCE = 0.95  # of Student's t interval around a mean; with three seeds it is 4.3 standard errors wide each way
 KEYS = {"id", "claim", "where", "page", "rule"}
 OPTIONAL = {"headline", "benchmark", "paper", "note"}
 KINDS = {
@@ -31,15 +28,6 @@ KINDS = {
     "open": {"reason"},
 }
 """Kind of rule -> its keys, all needed but for one of above and below."""
-UNDER = "accuracy under "
-WORDS = {
-    "ood_accuracy": "OOD accuracy",
-    "epsilon_hat": "epsilon-hat",
-    "separation": "mean distance 1 - cos of prototypes",
-    "etf_gap": "ETF gap",
-    "sinkhorn": "mean Sinkhorn divergence",
-    "hard_pairs": "share of nearest other-class samples from the same domain, less that of chance,",
-}
 
 
 def load(path: str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
@@ -62,46 +50,17 @@ def load(path: str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
     return claims
 
 
-def describe(rule: dict[str, Any]) -> str:
-    """The rule as a sentence."""
-    kind, side = rule["kind"], "above" if "above" in rule else "below"
-    measure = ", ".join(map(words, many(rule.get("measure", [])))).replace(f", {UNDER}", ", ")
-    of = label(rule.get("of", {}))
-    if kind == "compare":
-        than = label(rule[side])
-        return f"{measure} of {of} {side} that of {than}, in paired runs, with {CONFIDENCE:.0%} confidence"
-    if kind == "limit":
-        return f"{measure} of {of} {side} {rule[side]} with {CONFIDENCE:.0%} confidence"
-    if kind == "near":
-        return f"{measure} of {of} at paper scale within {rule['within']} of the printed number"
-    if kind == "check":
-        return CHECKS[rule["name"]].rule
-    return f"all of {', '.join(rule['claims'])}" if kind == "all" else f"none: {rule['reason']}"
-
-
 def printed(claim: dict[str, Any]) -> float | None:
     """The number of the paper that the claim is about, None where it names none."""
     if "paper" not in claim:
         return None
     given = claim["paper"]
     _check_keys(f"paper of claim {claim['id']}", given, {"table", "column", "algorithm"}, {"less"})
-    table = tables.paper(given["table"])
+    table = paper.table(given["table"])
     values = table[table["column"] == one_of("column", given["column"], table["column"].unique())]
-    values = values.set_index("algorithm")["value"]
-    value, *less = (
-        values[one_of("algorithm", given[key], values.index)] for key in ("algorithm", "less") if key in given
-    )
+    values = values.set_index("method")["value"]
+    value, *less = (values[one_of("method", given[key], values.index)] for key in ("algorithm", "less") if key in given)
     return round(value - sum(less), 6)
-
-
-def shown(claim: dict[str, Any]) -> str:
-    """`printed` as text with its unit."""
-    value = printed(claim)
-    if value is None:
-        return ""
-    if claim["paper"]["table"] == "quan":
-        return f"{value:g}"
-    return f"{value:+.3g} points" if "less" in claim["paper"] else f"{value:g}%"
 
 
 def settings(setting: dict[str, Any]) -> list[dict[str, Any]]:
@@ -112,23 +71,6 @@ def settings(setting: dict[str, Any]) -> list[dict[str, Any]]:
 def many(value: Any) -> list[Any]:
     """A list as it is, anything else as a list of one."""
     return value if isinstance(value, list) else [value]
-
-
-def label(setting: dict[str, Any]) -> str:
-    """A setting, or several, in a few words: erm; hypo with momentum 0.5 or 0.8."""
-    chosen = {field: " or ".join(map(typeable, many(value))) for field, value in setting.items()}
-    algorithm = chosen.pop("algorithm", "hypo")
-    return f"{algorithm} with {', '.join(map(' '.join, chosen.items()))}" if chosen else algorithm
-
-
-def typeable(value: Any) -> str:
-    """A value as one types it on the command line."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def words(measure: str) -> str:
-    """A measure in words."""
-    return WORDS.get(measure, measure.replace("ood.", UNDER)).replace("_", " ")
 
 
 def _check_claim(claim: dict[str, Any]) -> None:
@@ -146,10 +88,7 @@ def _check_claim(claim: dict[str, Any]) -> None:
         one_of(f"measure in claim {name}", measure, MEASURES)
     for side in ("of", *(sides if kind == "compare" else ())):
         for setting in settings(rule.get(side, {})):
-            for field, value in setting.items():
-                one_of(f"field in claim {name}", field, FIELDS)
-                typed(field, value)
-            one_of(f"algorithm in claim {name}", setting.get("algorithm", "hypo"), _methods())
+            _check_setting(name, setting)
     if kind == "check":
         one_of(f"check in claim {name}", rule["name"], CHECKS)
     if "benchmark" in claim:
@@ -159,11 +98,20 @@ def _check_claim(claim: dict[str, Any]) -> None:
     printed(claim)
 
 
+def _check_setting(name: str, setting: dict[str, Any]) -> None:
+    algorithm = one_of(f"algorithm in claim {name}", setting.get("algorithm", "hypo"), _methods())
+    one_of(f"rule of selection in claim {name}", setting.get("rule", "validation"), records.RULES)
+    known = config.settings(algorithm if algorithm in ALGORITHMS else "erm")
+    for field, value in setting.items():
+        if field not in ("algorithm", "rule"):
+            one_of(f"field in claim {name}", field, [*known, "rule"])
+            config.typed(known[field], value)
+
+
 @functools.cache
 def _methods() -> list[str]:
     """Every algorithm that is implemented here or stands in the paper's tables."""
-    printed = pd.concat([tables.paper(label)["algorithm"] for label in ("all", "cifar10c")])
-    return sorted({*ALGORITHMS, *map(tables.registry_name, printed)})
+    return sorted({*ALGORITHMS, *paper.names("all"), *paper.names("cifar10c")})
 
 
 def _check_keys(what: str, given: dict[str, Any], needed: set[str], optional: set[str]) -> None:

@@ -6,12 +6,13 @@ import base64
 import html
 import io
 from collections.abc import Callable, Sequence
+from importlib.resources import files
 
 import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 
-from hypo.publish import source
+from hypo.display import source
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#b2df00", "#666666", "#a6611a")
 """Okabe and Ito's colour-blind safe set, lengthened; a class also has a marker of its own."""
@@ -94,3 +95,8 @@ def _render(draw: Callable[[Figure, str], None], theme: str, size: tuple[float, 
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, dpi=200, metadata={"Date": None} if kind == "svg" else None)
     return buffer.getvalue()
+
+
+def asset(name: str) -> str:
+    """A script or style sheet of this package, as text."""
+    return files("hypo.figures").joinpath(name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Pictures of what one setting changes: differences between variants, sweeps, hard negatives, SWAD's valley."""
+"""Pictures of what a setting changes: differences between variants, sweeps, hard negatives, SWAD's valley."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from hypo.figures import COLOURS, THEMES, Themed
+from hypo.report.text import data, words
 from hypo.training.swad import OPTIMUM_PATIENCE, OVERFIT_PATIENCE, TOLERANCE, interval
 
 PAPER = {"marker": "D", "mfc": "none", "mew": 1.8, "ls": "none"}
@@ -16,33 +17,32 @@ PAPER = {"marker": "D", "mfc": "none", "mew": 1.8, "ls": "none"}
 
 
 def contrasts(cells: pd.DataFrame, name: str, alt: str) -> Themed:
-    """Differences between variants, A − B in points: the paper's, open, and ours with their standard error, filled.
+    """Differences between variants, A − B in points: the paper's, open, and ours with their 95% interval, filled.
 
-    cells  rows of `hypo.ablations.cells` that are contrasts: row, source, column, value, spread, n
+    cells  of `hypo.report.studies.contrasts`: row, who, benchmark, scale, column, value, low, high
     """
     rows = [*dict.fromkeys(cells["row"])][::-1]
-    sources = [*dict.fromkeys(cells["source"])]
+    sources = [*dict.fromkeys(zip(cells["who"], cells["benchmark"], cells["scale"], strict=True))]
 
     def draw(figure: Figure, theme: str) -> None:
         axes, ink = figure.subplots(), THEMES[theme]["ink"]
         axes.axvline(0, color=THEMES[theme]["faint"], lw=1.2)
         offsets = np.linspace(0.18, -0.18, len(sources)) if len(sources) > 1 else [0.0]
-        for i, (source, offset) in enumerate(zip(sources, offsets, strict=True)):
-            own = cells[cells["source"] == source]
+        for i, ((who, benchmark, scale), offset) in enumerate(zip(sources, offsets, strict=True)):
+            own = cells[(cells["who"] == who) & (cells["benchmark"] == benchmark) & (cells["scale"] == scale)]
             at = [rows.index(row) + offset for row in own["row"]]
-            label = f"{source} ({own['column'].iloc[0].replace('_', ' ')})"
-            if source.startswith("paper"):
+            label = ", ".join(filter(None, [who, data(benchmark), scale and f"{scale} scale"]))
+            label += f" ({words(own['column'].iloc[0])})"
+            if who == "paper":
                 axes.plot(own["value"], at, color=ink, ms=8, label=label, **PAPER)
-            else:
-                axes.errorbar(
-                    own["value"], at, xerr=own["spread"], fmt="o", ms=7, capsize=4, color=COLOURS[i - 1], label=label
-                )
+                continue
+            reach = [(own["value"] - own["low"]).fillna(0), (own["high"] - own["value"]).fillna(0)]
+            axes.errorbar(own["value"], at, xerr=reach, fmt="o", ms=7, capsize=4, color=COLOURS[i - 1], label=label)
         axes.set_yticks(range(len(rows)), [row.replace(": ", ":\n") for row in rows])
         axes.set(xlabel="difference in OOD accuracy (points)", ylim=(-0.6, len(rows) - 0.4))
         axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1), ncols=1)
 
-    files = cells["files"].str.split().explode().dropna().unique()
-    return Themed(draw, alt, (6.4, 1.6 + 0.8 * len(rows)), name=name, numbers=cells, records=files)
+    return Themed(draw, alt, (6.4, 1.6 + 0.8 * len(rows)), name=name, numbers=cells, records=cells["files"])
 
 
 def sweep(
@@ -57,13 +57,13 @@ def sweep(
     name: str,
     alt: str,
 ) -> Themed:
-    """OOD accuracy by the value of one field: means with their standard error over seeds, each run a dot.
+    """OOD accuracy by the value of one field: means with their standard deviation over seeds, each run a dot.
 
-    single   one row a run: `field`, value (percent), files
+    single   of `hypo.report.studies.sweep`, one row per run: `field`, value (percent), failed, files
     grid     values on the axis, evenly spaced; those without a run say so
     default  the paper's setting, marked
     erm      accuracy of ERM in percent, which does not depend on the field; None where it was not run
-    paper    the number that the paper prints for its setting, on its own data; None where it prints none
+    paper    the number that the paper prints for its setting; None where it prints none, or on other data than its own
     ours     what our numbers are of
     """
 
@@ -79,30 +79,29 @@ def sweep(
                     at, 0.5, "not run", transform=axes.get_xaxis_transform(), ha="center", va="center", rotation=90
                 )
         means = np.array([of[i].mean() for i in ran])
-        errors = np.array([of[i].std(ddof=1) / np.sqrt(len(of[i])) if len(of[i]) > 1 else 0.0 for i in ran])
+        spread = np.array([of[i].std(ddof=1) if len(of[i]) > 1 else 0.0 for i in ran])
         if ran:
-            axes.fill_between(ran, means - errors, means + errors, color=COLOURS[0], alpha=0.25, lw=0)
-            axes.plot(ran, means, "o-", color=COLOURS[0], label=f"ours, {ours}: mean ± standard error")
+            label = f"ours, {ours}: mean ± standard deviation"
+            axes.errorbar(ran, means, yerr=spread, fmt="o", ms=8, capsize=4, color=COLOURS[0], label=label)
         if erm is not None:
             axes.axhline(erm, color=COLOURS[1], ls="--", lw=1.5, label=f"ERM, {ours}")
         if paper is not None:
-            axes.plot(
-                grid.index(default), paper, color=ink, ms=9, label="paper, PACS: average of four domains", **PAPER
-            )
+            axes.plot(grid.index(default), paper, color=ink, ms=9, label="paper: average of four domains", **PAPER)
         axes.plot([], [], "s", ms=9, color=ink, alpha=0.15, mew=0, label="the paper's setting")
         axes.set_xticks(range(len(grid)), [f"{value:g}" for value in grid])
         axes.set(xlabel=f"{symbol} (evenly spaced)", ylabel="OOD accuracy (%)", xlim=(-0.5, len(grid) - 0.5))
         axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1))
 
-    numbers = single[[field, "seed", "value", "files"]].rename(columns={"value": "ood_accuracy_percent"})
+    numbers = single[[field, "held_out", "seed", "value", "failed", "files"]]
+    numbers = numbers.rename(columns={"value": "ood_accuracy_percent"})
     return Themed(draw, alt, (5.2, 4.3), name=name, numbers=numbers, records=[*single["files"]])
 
 
 def pairs(images: np.ndarray, frame: pd.DataFrame, name: str, alt: str, records: Sequence[str] = ()) -> Themed:
-    """Pairs of images side by side, a row a domain: the class of each above it, the cosine between them below.
+    """Pairs of images side by side, a row for each domain: the class of each above it, the cosine between them below.
 
     images  (P, 2, H, W, 3) uint8
-    frame   one row a pair, those of a domain together: domain, class_a, class_b, cosine
+    frame   one row per pair, those of a domain together: domain, class_a, class_b, cosine
     """
     domains = [*dict.fromkeys(frame["domain"])]
     width = frame.groupby("domain").size().max()
@@ -131,7 +130,7 @@ def pairs(images: np.ndarray, frame: pd.DataFrame, name: str, alt: str, records:
 def valley(epochs: pd.DataFrame, name: str, alt: str, records: Sequence[str] = ()) -> Themed:
     """The validation loss of a run at each evaluation, and the stretch whose weights SWAD averages.
 
-    epochs  one row an evaluation, in order: epoch, loss
+    epochs  one row per evaluation, in order: epoch, loss
     """
     at, losses = epochs["epoch"].to_numpy(), epochs["loss"].to_numpy()
     start, end = interval(losses.tolist())

@@ -39,7 +39,7 @@ def contact_sheet(
 def id_against_ood(runs: pd.DataFrame, chance: float, alt: str) -> Themed:
     """In-distribution and OOD accuracy for each held-out domain: means over seeds, each run a dot.
 
-    runs    one row a run: held_out, seed, id, ood (fractions), file
+    runs    one row per run: held_out, seed, id, ood (fractions), file
     chance  the accuracy of guessing
     """
 

@@ -19,93 +19,11 @@ import pandas as pd
 from matplotlib.markers import MarkerStyle
 from PIL import Image
 
-from hypo.figures import COLOURS, MARKERS
-from hypo.publish import source
+from hypo.display import source
+from hypo.figures import COLOURS, MARKERS, asset
 
 SIDE, MARGIN, RADIUS = 400, 14, 4.2  # of a map and its markers, in its own units
 THUMBNAIL = 48  # pixels at most
-
-STYLE = """
-.hypo-map { position: relative; }
-.hypo-map .maps { display: flex; flex-wrap: wrap; gap: 1rem; justify-content: center; }
-.hypo-map figure { flex: 1 1 280px; margin: 0; max-width: 460px; text-align: center; }
-.hypo-map .maps svg { border: 1px solid #8886; border-radius: 4px; display: block; width: 100%; }
-.hypo-map .maps svg:focus-visible { outline: 2px solid currentColor; }
-.hypo-map use { fill-opacity: 0.8; }
-.hypo-map .unseen { stroke: currentColor; stroke-width: 0.7; }
-.hypo-map .mark { display: none; fill: none; stroke: currentColor; stroke-width: 2.5; }
-.hypo-map .key { display: flex; flex-wrap: wrap; font-size: 0.85em; gap: 0.1rem 1rem; justify-content: center; }
-.hypo-map .key svg { height: 0.9em; margin-right: 0.3em; vertical-align: -0.1em; width: 0.9em; }
-.hypo-map .card { background: #fff; border: 1px solid #888; border-radius: 4px; color: #1d2129; font-size: 0.8em;
-  line-height: 1.3; padding: 0.4em; pointer-events: none; position: absolute; width: 8.5rem; z-index: 5; }
-.hypo-map .card[hidden] { display: none; }
-.hypo-map .picture { aspect-ratio: 1; background-size: var(--columns) auto; image-rendering: pixelated; }
-@media print { .hypo-map .card { display: none; } }
-"""
-
-SCRIPT = r"""
-for (const figure of document.querySelectorAll('.hypo-map:not([data-live])')) {
-  figure.dataset.live = '';
-  const { texts, columns, rows } = JSON.parse(figure.querySelector('script[type="application/json"]').textContent);
-  const card = figure.querySelector('.card'), picture = card.querySelector('.picture'), words = card.querySelector('p');
-  const maps = [...figure.querySelectorAll('.maps svg')].map(svg => ({
-    svg,
-    mark: svg.querySelector('.mark'),
-    points: [...svg.querySelectorAll('use')].map(use => [use.x.baseVal.value, use.y.baseVal.value]),
-  }));
-  let shown = -1;
-
-  function show(sample, { svg, points }) {
-    shown = sample;
-    figure.dataset.sample = sample;
-    card.hidden = sample < 0;
-    for (const { mark, points } of maps) {
-      mark.style.display = sample < 0 ? 'none' : 'inline';
-      if (sample >= 0) ['cx', 'cy'].forEach((name, i) => mark.setAttribute(name, points[sample][i]));
-    }
-    if (sample < 0) return;
-    words.textContent = texts[sample];
-    if (picture) {
-      const along = [[sample % columns, columns], [Math.floor(sample / columns), rows]];
-      picture.style.backgroundPosition = along.map(([at, of]) => `${of > 1 ? 100 * at / (of - 1) : 0}%`).join(' ');
-    }
-    const box = figure.getBoundingClientRect();
-    const at = new DOMPoint(...points[sample]).matrixTransform(svg.getScreenCTM());
-    const right = at.x - box.left + 14, left = at.x - box.left - 14 - card.offsetWidth;
-    card.style.left = `${Math.max(0, right + card.offsetWidth < box.width ? right : left)}px`;
-    card.style.top = `${at.y - box.top + 14}px`;
-  }
-  // The sample nearest to [x, y] among those that `allowed` lets through, no further than `reach`.
-  function nearest(points, x, y, reach, allowed = () => true) {
-    let best = -1, least = reach * reach;
-    points.forEach(([a, b], i) => {
-      const distance = (a - x) ** 2 + (b - y) ** 2;
-      if (distance < least && allowed(a - x, b - y)) [best, least] = [i, distance];
-    });
-    return best;
-  }
-  for (const map of maps) {
-    const point = event => {
-      const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(map.svg.getScreenCTM().inverse());
-      show(nearest(map.points, x, y, event.pointerType === 'mouse' ? 10 : 22), map);
-    };
-    map.svg.addEventListener('pointermove', point);
-    map.svg.addEventListener('pointerdown', point);
-    map.svg.addEventListener('pointerleave', event => { if (event.pointerType === 'mouse') show(-1, map); });
-    map.svg.addEventListener('blur', () => show(-1, map));
-    map.svg.addEventListener('keydown', event => {
-      const to = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
-      if (event.key === 'Escape') return show(-1, map);
-      if (!to) return;
-      event.preventDefault();
-      const [x, y] = shown < 0 ? [200, 200] : map.points[shown];
-      const ahead = (a, b) => a * to[0] + b * to[1] > 0.7 * Math.hypot(a, b);
-      const next = nearest(map.points, x, y, 1e4, shown < 0 ? undefined : ahead);
-      if (next >= 0) show(next, map);
-    });
-  }
-}
-"""
 
 
 def balanced(domains: pd.Series, count: int, seed: int = 0) -> np.ndarray:
@@ -128,7 +46,7 @@ def umap(z: np.ndarray, seed: int = 0) -> np.ndarray:
 def mapped(stored: dict[str, tuple[pd.DataFrame, np.ndarray]], count: int, seed: int = 0) -> pd.DataFrame:
     """A map of `count` samples at most under each method, in the form that `Map` takes.
 
-    stored  method -> `hypo.neighbours.samples` of its run; all runs must have tested the same images
+    stored  method -> `hypo.report.geometry.samples` of its run and z (N, d); all runs must have tested the same images
     """
     (frame, _), *others = stored.values()
     if any(not frame["index"].equals(other["index"]) for other, _ in others):
@@ -145,7 +63,7 @@ def mapped(stored: dict[str, tuple[pd.DataFrame, np.ndarray]], count: int, seed:
 class Map:
     """The same samples under several methods side by side: domains by colour, classes by marker.
 
-    samples  one row a sample: index, class, domain, part (ood_test is outlined), and for each method its coordinates
+    samples  one row per sample: index, class, domain, part (ood_test is outlined), and for each method its coordinates
              <method>_x, <method>_y and, where it is known, <method>_prediction
     methods  name of the columns -> title
     alt      alternative text: what a reader sees in it
@@ -183,7 +101,7 @@ class Map:
             picture = f'<div class="picture" style="{sheet}"></div>'
         data = json.dumps(grid).replace("</", "<\\/")
         shapes = "".join(f'<path id="{self.id}-{i}" d="{_shape(MARKERS[i])}"/>' for i in range(len(self.classes)))
-        return f"""<style>{STYLE}</style>
+        return f"""<style>{asset("map.css")}</style>
 <div class="hypo-map">
 <svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs>{shapes}</defs></svg>
 <div class="maps">{"".join(self._map(method, title) for method, title in self.methods.items())}</div>
@@ -191,7 +109,7 @@ class Map:
 <div class="card" aria-live="polite" hidden>{picture}<p style="margin:0.3em 0 0"></p></div>
 <script type="application/json">{data}</script>
 </div>
-<script>{SCRIPT}</script>
+<script>{asset("map.js")}</script>
 {self.source}"""
 
     def _map(self, method: str, title: str) -> str:
@@ -215,7 +133,7 @@ class Map:
             _entry(
                 f"#{self.id}-0",
                 COLOURS[i],
-                e.replace("_", " ") + " (held out, outlined)" * (e in unseen),
+                e.replace("_", " ") + (" (held out, outlined)" if e in unseen else ""),
                 e in unseen,
             )
             for i, e in enumerate(self.domains)

@@ -12,7 +12,7 @@ from hypo.figures import COLOURS, THEMES, Row, Themed
 
 
 def heatmaps(maps: Mapping[str, pd.DataFrame], records: Sequence[str] = ()) -> Row:
-    """Sinkhorn divergence by class (columns) and pair of domains (rows), a map a method, on one colour scale.
+    """Sinkhorn divergence by class (columns) and pair of domains (rows), one map per method, on one colour scale.
 
     maps  title -> class, pair, sinkhorn
     """

@@ -92,7 +92,7 @@ def moving_average(path: np.ndarray, z: np.ndarray) -> Themed:
 
 
 def curves(history: pd.DataFrame, columns: Sequence[str], ylabel: str, alt: str) -> Themed:
-    """Lines over the epochs, one a column, each with a dash of its own."""
+    """Lines over the epochs, one per column, each with a dash of its own."""
 
     def draw(figure: Figure, _theme: str) -> None:
         axes = figure.subplots()

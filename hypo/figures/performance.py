@@ -14,7 +14,7 @@ HATCHES = ("", "///", "...", "xxx", "\\\\\\")
 def ratios(rows: pd.DataFrame) -> Themed:
     """How many times better than the obvious way, on a log axis, with the aims that are set on it.
 
-    rows  one a case: suite, case, ratio, aim ("" or ">= 3x")
+    rows  one per case: suite, case, ratio, aim ("" or ">= 3x")
     """
     aims = pd.to_numeric(rows["aim"].str.extract(r">= ([\d.]+)x")[0])
 

@@ -21,7 +21,7 @@ TOLERANCE = 1e-6
 def intra_class_variation(
     z: Tensor, y: Tensor, domains: Tensor, regularisation: float = REGULARISATION, tolerance: float = TOLERANCE
 ) -> pd.DataFrame:
-    """How far apart two domains hold the same class (Def. intra-class variation, Fig. dist_comp).
+    """How far apart two domains hold the same class (Def. intra-class variation, Figure 5).
 
     The distance between cells A (n, d) and B (m, d) is the debiased Sinkhorn divergence with POT's conventions,
 
@@ -78,7 +78,7 @@ def inter_class_separation(
 def _divergences(
     cells: dict[Cell, Tensor], pairs: list[tuple[Cell, Cell]], regularisation: float, tolerance: float
 ) -> pd.DataFrame:
-    """One row a pair: sinkhorn, marginal_error, n_a, n_b. A cell's transport to itself is solved once, not per pair."""
+    """One row per pair: sinkhorn, marginal_error, n_a, n_b. A cell's transport to itself is solved once."""
     for name, value in (("regularisation", regularisation), ("tolerance", tolerance)):
         if not value > 0:
             raise ValueError(f"{name} must be above 0, not {value}; smaller is nearer to exact transport and slower")

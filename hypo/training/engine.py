@@ -34,7 +34,8 @@ from hypo.suggest import one_of
 from hypo.training import checkpoint
 from hypo.training.trainer import Trainer, TrainingError, choose_device
 
-CHECKPOINT_SECONDS = 60.0
+CHECKPOINT_SECONDS = 60.0  # between two checkpoints
+CHECKPOINT_PAUSE = 20.0  # times what the last one took, if that is longer: they take a twentieth of the time at most
 PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "pandas")
 
 
@@ -234,7 +235,7 @@ def _fit(trainer: Trainer, folder: Path, good: Path | None) -> None:
             before = time.monotonic()
             good = checkpoint.save(folder, trainer.step_count, trainer.state_dict(), good)
             saved = time.monotonic()
-            pause = max(CHECKPOINT_SECONDS, 20 * (saved - before))  # at most a twentieth of the time goes into them
+            pause = max(CHECKPOINT_SECONDS, CHECKPOINT_PAUSE * (saved - before))
     bar.close()
 
 

@@ -102,7 +102,8 @@ def test_a_step_repeats_whatever_came_before(recipe, layout, device):
     images = random_bytes()
     straight = [augment(images, recipe, step_generator(1, 3, step)) for step in range(8)][7]
     resumed = augment(images.to(device, memory_format=layout), recipe, step_generator(1, 3, 7)).cpu()
-    torch.testing.assert_close(resumed, straight, atol=0 if device == "cpu" else 1e-4, rtol=0)
+    same_kernels = device == "cpu" and layout == torch.contiguous_format  # others may round otherwise
+    torch.testing.assert_close(resumed, straight, atol=0 if same_kernels else 1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

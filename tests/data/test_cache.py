@@ -267,7 +267,7 @@ def test_two_processes_build_once_and_get_the_same(root, tmp_path, monkeypatch):
         other = subprocess.Popen([sys.executable, "-c", program, str(root), str(folder)], **pipes)
         assert "another process is building" in other.stderr.readline()
     images = decode(scan(root), 8, folder)
-    out, err = other.communicate(timeout=60)
+    out, err = other.communicate()
     assert images.fingerprint == out.splitlines()[-1] == expected
     assert sorted([len(here), out.count("decoded")]) == [0, 12]
     assert err == ""  # no progress bar where there is no terminal

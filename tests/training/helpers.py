@@ -105,7 +105,7 @@ def _run(folder: Path, before: Callable[[], None] | None, arguments: dict[str, A
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     small_runs(folder, pytest.MonkeyPatch())
     os.dup2(os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
-    engine.CHECKPOINT_SECONDS = 0.1
+    engine.CHECKPOINT_SECONDS, engine.CHECKPOINT_PAUSE = 0.1, 0.0
     engine.train = functools.partial(_train_and_keep, engine.train, folder)
     if before:
         before()

@@ -19,6 +19,7 @@ from PIL import Image
 from torch import nn
 
 import hypo
+from hypo.algorithms import ALGORITHMS
 from hypo.config import configure
 from hypo.data.benchmarks import load
 from hypo.data.corruptions import CORRUPTIONS
@@ -65,7 +66,7 @@ def test_a_run_is_made_once_and_made_anew_by_force(monkeypatch):
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
-        ({"batchsize": 8}, "unknown field 'batchsize': did you mean batch_size?"),
+        ({"batchsize": 8}, "unknown setting of hypo 'batchsize': did you mean batch_size?"),
         ({"held_out": "cartoons"}, "unknown held_out domain 'cartoons': did you mean cartoon?"),
         ({"algorithm": "hyp"}, "unknown algorithm 'hyp': did you mean hypo?"),
         ({"batch_size": 1000}, "fewer than one batch of 1000; lower batch_size"),
@@ -86,7 +87,7 @@ def test_the_record_tells_nothing_of_the_machine(tmp_path, monkeypatch):
         Image.fromarray(DIGITS.images[number]).save(folder / f"{number}.png")
     fields = SMALL | {"epochs": 1, "batch_size": 8, "size": 16, "scale": "demo", "held_out": "photo"}
     record = hypo.run(tmp_path / "mine", root=tmp_path, **fields)
-    assert re.fullmatch(r"mine@[0-9a-f]{8}", record["config"]["benchmark"])
+    assert re.fullmatch(r"mine@[0-9a-f]{12}", record["config"]["benchmark"])
     text = json.dumps(record)
     assert str(tmp_path) not in text
     assert str(Path.home()) not in text
@@ -112,54 +113,60 @@ def test_a_run_needs_no_git(monkeypatch):
 
 def test_selection_rules():
     """validation: the first epoch of the best validation accuracy; oracle: of the best test accuracy; last."""
-    record = run(epochs=4, evaluations=2)
+    record = run(epochs=4, evaluations=2)  # fewer test images than the oracle's share: it sees all of them
     entries, final = record["epochs"], record["final"]
     assert [entry["epoch"] for entry in entries] == [0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4]
     chosen = max(entries, key=lambda entry: entry["validation"]["accuracy"])
-    oracle = max(entries, key=lambda entry: entry["ood_test"]["accuracy"])
+    assert [entry["ood_test"]["accuracy"] is None for entry in entries] == [True, False] * 4
+    oracle = max(entries[1::2], key=lambda entry: entry["ood_test"]["accuracy"])
     for rule, entry in {"validation": chosen, "oracle": oracle, "last": entries[-1]}.items():
         assert final[rule]["epoch"] == entry["epoch"]
         assert final[rule]["validation_accuracy"] == entry["validation"]["accuracy"]
-        assert final[rule]["ood_accuracy"] == final[rule]["ood"]["cartoon"] == entry["ood_test"]["accuracy"]
-    assert final["oracle"]["ood_accuracy"] >= final["validation"]["ood_accuracy"]
+        assert final[rule]["ood_accuracy"] == final[rule]["ood"]["cartoon"]
+        assert entry["ood_test"]["accuracy"] in (None, final[rule]["ood_accuracy"])
+    if chosen["ood_test"]["accuracy"] is not None:
+        assert final["oracle"]["ood_accuracy"] >= final["validation"]["ood_accuracy"]
 
 
 def test_the_weights_are_those_of_the_first_best_validation(tmp_path, monkeypatch):
     script, kept = [(0.2, 0.9), (0.6, 0.1), (0.6, 0.2), (0.4, 0.3)], []
 
-    def scripted(_evaluator: evaluate.Evaluator, algorithm: nn.Module) -> dict:
+    def scripted(_evaluator: evaluate.Evaluator, algorithm: nn.Module, tests: bool) -> dict:  # noqa: ARG001
         validation, test = script[len(kept)]
         kept.append(copy.deepcopy(algorithm.state_dict()))
         found = {"id_test": {"accuracy": test}, "ood_test": {"accuracy": test}}
-        return {"validation": {"accuracy": validation, "loss": 1.0}, **found}
+        return {"validation": {"accuracy": validation, "loss": 1.0, "cosine": None}, **found}
 
     monkeypatch.setattr(evaluate.Evaluator, "during", scripted)
     record, _, weights = engine.train(
-        configure("digits", held_out="cartoon", **SMALL | {"epochs": 4}), DIGITS, tmp_path
+        configure("digits", held_out="cartoon", **SMALL | {"epochs": 4, "evaluations": 1}), DIGITS, tmp_path
     )
     assert {rule: measures["epoch"] for rule, measures in record["final"].items()} == {
         "validation": 2,
         "oracle": 1,
         "last": 4,
+        "swad": 4,
     }
     assert same(weights, kept[1])
     assert not same(weights, kept[2])
 
 
-@pytest.mark.parametrize("swad", [False, True])
-def test_nothing_of_the_test_images_reaches_training_or_selection(tmp_path, swad):
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_nothing_of_the_test_images_reaches_training_or_selection(tmp_path, algorithm):
     images = DIGITS
     hidden = images.test_only | (images.domains == images.domain_names.index("cartoon"))
     pixels = images.images.copy()
     pixels[hidden] = np.random.default_rng(0).integers(0, 256, pixels[hidden].shape, dtype=np.uint8)
-    config = configure("digits", held_out="cartoon", **SMALL, evaluations=2, swad=swad)
+    config = configure("digits", algorithm, "cartoon", **SMALL, evaluations=2)
     (tmp_path / "clean").mkdir()
     (tmp_path / "noisy").mkdir()
     clean = engine.train(config, images, tmp_path / "clean")
     noisy = engine.train(config, dataclasses.replace(images, images=pixels), tmp_path / "noisy")
     for entry, other in zip(clean[0]["epochs"], noisy[0]["epochs"], strict=True):
         assert [entry[part] for part in ("train", "validation")] == [other[part] for part in ("train", "validation")]
-    assert clean[0]["final"]["validation"]["epoch"] == noisy[0]["final"]["validation"]["epoch"]
+    for rule in ("validation", "swad"):
+        assert clean[0]["final"][rule]["epoch"] == noisy[0]["final"][rule]["epoch"]
+    assert clean[0]["final"]["swad"]["interval"] == noisy[0]["final"]["swad"]["interval"]
     assert same(clean[2], noisy[2])
     assert clean[0]["final"]["oracle"] != noisy[0]["final"]["oracle"]
 
@@ -197,7 +204,7 @@ def test_accuracy_is_over_samples(monkeypatch):
         right += made.algorithm.predict(output).item() == DIGITS.labels[i]
     for chunk in (7, 256):
         monkeypatch.setattr(evaluate, "CHUNK", chunk)
-        assert made.evaluator.during(made.algorithm)["id_test"]["accuracy"] == right / len(chosen)
+        assert made.evaluator.during(made.algorithm, tests=True)["id_test"]["accuracy"] == right / len(chosen)
         assert made.evaluator.final(made.algorithm, None)[0]["id_accuracy"] == right / len(chosen)
 
 
@@ -262,14 +269,16 @@ def test_nan_ends_the_run_with_the_step_and_the_last_good_checkpoint(small, monk
     batch = Trainer.batch
 
     def poisoned(trainer: Trainer, step: int):
-        images, y, domains = batch(trainer, step)
-        return images * (float("nan") if step == 8 else 1), y, domains
+        whole = batch(trainer, step)
+        return whole._replace(images=whole.images * (float("nan") if step == 8 else 1))
 
     monkeypatch.setattr(Trainer, "batch", poisoned)
+    monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0)
+    monkeypatch.setattr(engine, "CHECKPOINT_PAUSE", 0)
     with pytest.raises(TrainingError, match=r"^training failed at step 9, .*NaN") as caught:
         run(algorithm=algorithm)
-    (kept,) = small.glob("runs/*/step-*")
-    assert kept.name.startswith("step-000000006-")
+    kept = max(small.glob("runs/*/step-*"))
+    assert kept.name.startswith("step-000000008-")
     assert f"the last good checkpoint is {kept.name}" in str(caught.value)
 
 
@@ -282,7 +291,7 @@ def test_a_network_that_only_evaluation_finds_ruined_is_not_kept(small, monkeypa
         return terms
 
     monkeypatch.setattr(Trainer, "step", ruining)
-    with pytest.raises(TrainingError, match=r"^training failed at step 6, .*NaN"):
+    with pytest.raises(TrainingError, match=r"^training failed at step 3, .*NaN"):
         run(algorithm="erm")
     assert not [*small.glob("runs/*/step-*")]
 
@@ -296,7 +305,7 @@ class Mlp(nn.Module):
     def __init__(self, _backbone: str, dim: int, *_, dropout: float = 0.0) -> None:
         super().__init__()
         self.body = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 16), nn.Tanh(), nn.Dropout(dropout))
-        self.head = nn.Linear(16, dim)
+        self.head, self.feature_dim = nn.Linear(16, dim), 16
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         return nn.functional.normalize(self.head(self.body(images)), dim=1)
@@ -305,7 +314,7 @@ class Mlp(nn.Module):
 @pytest.mark.parametrize("prototypes", ["ema", "learnable"])
 @pytest.mark.parametrize("parts", [4, 5])
 def test_accumulation_changes_nothing_without_batch_norm(monkeypatch, prototypes, parts):
-    monkeypatch.setattr("hypo.algorithms.hypo.HypoNet", Mlp)
+    monkeypatch.setattr("hypo.algorithms.base.HypoNet", Mlp)
     whole, accumulated = (
         trainer(accumulate=n, prototypes=prototypes, precision="float64", views=2) for n in (1, parts)
     )
@@ -313,7 +322,7 @@ def test_accumulation_changes_nothing_without_batch_norm(monkeypatch, prototypes
         expected, terms = whole.step(), accumulated.step()
         assert terms == pytest.approx(expected, abs=1e-6)
         for a, b in zip(whole.algorithm.parameters(), accumulated.algorithm.parameters(), strict=True):
-            torch.testing.assert_close(b.grad, a.grad, rtol=0, atol=1e-6)
+            torch.testing.assert_close(b.grad, a.grad, rtol=0, atol=1e-6)  # float64: rounding is far below
         ours, theirs = (t.algorithm.prototypes() for t in (accumulated, whole))
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
 
@@ -324,6 +333,7 @@ def test_accumulation_with_batch_norm_has_the_loss_of_the_whole_batch():
     oracle = copy.deepcopy(made.algorithm).train()
     images, y, domains = made.batch(0)
     outputs = torch.cat([oracle.network(part) for part in images.chunk(4)])
+    oracle.criterion.temperature = made.config.method.start_temperature
     expected = oracle.loss(outputs, y, domains)
     expected["total"].backward()
     gradients = [p.grad for p in oracle.parameters()]
@@ -336,18 +346,18 @@ def test_accumulation_with_batch_norm_has_the_loss_of_the_whole_batch():
 
 
 def test_accumulation_drops_out_the_same_units_in_both_passes(monkeypatch):
-    monkeypatch.setattr("hypo.algorithms.hypo.HypoNet", lambda *args: Mlp(*args, dropout=0.5))
+    monkeypatch.setattr("hypo.algorithms.base.HypoNet", lambda *args: Mlp(*args, dropout=0.5))
     made, outputs = trainer(accumulate=4), []
-    made.algorithm.network.register_forward_hook(lambda _module, _inputs, output: outputs.append(output.detach()))
+    made.algorithm.network.body.register_forward_hook(lambda _module, _inputs, output: outputs.append(output.detach()))
     made.step()
     assert len(outputs) == 8
-    assert all(map(torch.equal, outputs[:4], outputs[4:]))
-    assert not torch.equal(outputs[0] == outputs[0].max(), outputs[1] == outputs[1].max())
+    assert all(any(torch.equal(again, first) for first in outputs[:4]) for again in outputs[4:])  # the last part first
+    assert not torch.equal(outputs[0], outputs[1])
 
 
 def test_compile_compiles_the_network(monkeypatch):
     """With a backend that needs no C++ compiler, and no time."""
-    monkeypatch.setattr("hypo.algorithms.hypo.HypoNet", Mlp)
+    monkeypatch.setattr("hypo.algorithms.base.HypoNet", Mlp)
     compiled = []
 
     def backend(graph: torch.fx.GraphModule, _inputs: list[torch.Tensor]) -> torch.fx.GraphModule:

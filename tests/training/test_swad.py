@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from hypo.algorithms import ALGORITHMS
 from hypo.config import configure
 from hypo.sphere import class_means
 from hypo.training import engine
-from hypo.training.evaluate import mean_loss, outputs_of
+from hypo.training.evaluate import Evaluator, mean_loss, outputs_of
 from hypo.training.swad import OPTIMUM_PATIENCE, OVERFIT_PATIENCE, Swad, interval
 
 
@@ -151,7 +152,7 @@ def one_thread():
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("algorithm", ["erm", "hypo", "pcl"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_run_ends_with_averaged_weights_and_prototypes_recomputed_with_them(algorithm, tmp_path, monkeypatch):
     taken, losses = [], []
 
@@ -166,12 +167,24 @@ def test_a_run_ends_with_averaged_weights_and_prototypes_recomputed_with_them(al
 
     monkeypatch.setattr("hypo.training.trainer.Swad", Recorder)
     fields = SMALL | {"size": 16, "precision": "float64", "lr": 0.01, "epochs": 2, "evaluations": 4}
-    config = configure("digits", algorithm, "cartoon", swad=True, **fields)
+    config = configure("digits", algorithm, "cartoon", **fields)
     images = small_digits()
-    _, _, final = engine.train(config, images, tmp_path)
+    ends_with, true_final = [], Evaluator.final
+
+    def watched(evaluator, algorithm, root):
+        ends_with.append({name: value.clone() for name, value in algorithm.state_dict().items()})
+        return true_final(evaluator, algorithm, root)
+
+    monkeypatch.setattr(Evaluator, "final", watched)
+    record, _, _ = engine.train(config, images, tmp_path)
+    final = ends_with[0]
     assert min(losses) >= 0
     start, end = interval(losses)
-    ends = torch.tensor([len(taken) * (i + 1) // len(losses) for i in range(len(losses))])
+    found = record["final"]["swad"]["interval"]
+    at = [entry["epoch"] for entry in record["epochs"]]
+    assert (found["first"], found["last"]) == (at[start], at[end])
+    assert found["starts_at_first"] == (start == 0) and found["evaluations"] == end - start + 1
+    ends = [round(epoch * len(taken) / 2) for epoch in at]
     valley = taken[ends[start - 1] if start else 0 : ends[end]]
     network = [name for name, value in final.items() if value.is_floating_point() and "prototypes" not in name]
     for name in network:

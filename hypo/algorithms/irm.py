@@ -1,0 +1,91 @@
+"""IRM: one classifier that is optimal in every training domain at once (Arjovsky et al., 2019)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hypo.algorithms.base import Algorithm, Batch, setting
+from hypo.algorithms.groupdro import domain_risks
+from hypo.distributed import whole_batch
+from hypo.model import HypoNet
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    penalty: float = setting(100.0, "lambda, on the squared slopes", at_least=0)
+    anneal: float = setting(0.1, "share of the training before lambda counts; 1 stands for it", at_least=0, at_most=1)
+
+
+class IRM(Algorithm):
+    """L = mean_e R_e + lambda mean_e D_e, with the risk R_e(s) of domain e when the logits are multiplied by s.
+
+    D_e is an estimate of the square of the slope dR_e/ds at s = 1, which is 0 where no rescaled classifier does better:
+    the product of the slopes of two halves of the domain's images. lambda is 1 for the first tenth of the training (500
+    of 5,000 steps), the first half where the network starts from random weights; when it jumps, momentum starts anew.
+    The authors' optimiser is Adam, whose step does not grow with the loss: here it is kept as long as the risk's.
+
+    M. Arjovsky, L. Bottou, I. Gulrajani, D. Lopez-Paz: Invariant risk minimization, 2019 (IRMv1).
+    Avoids: the square of one slope, whose mean has the noise of the batch added; and halves that share images, as
+    every other row does when an image is there in two augmentations.
+    """
+
+    Hyperparameters = Hyperparameters
+    sampling = "per_domain"
+
+    @classmethod
+    def defaults(cls, scale: str, benchmark: str, held_out: str | None) -> dict[str, Any]:  # noqa: ARG003
+        return {"anneal": 0.5} if scale == "demo" else {}
+
+    def build(self, net: HypoNet) -> None:
+        super().build(net)
+        self.register_buffer("jumped", torch.tensor(False))
+
+    def update(self, batch: Batch, progress: float) -> dict[str, Tensor]:
+        restart_once(self, progress >= self.config.method.anneal)
+        return super().update(batch, progress)
+
+    def losses(self, batch: Batch, progress: float) -> dict[str, Tensor]:
+        outputs, y, domains = whole_batch(self.encode(batch.images), batch.y, batch.domains)
+        logits, views = self.logits(outputs), self.config.views
+        risk = domain_risks(logits, y, domains, self.num_domains).mean()
+        slopes = [squared_slope(logits[domains == e], y[domains == e], views) for e in range(self.num_domains)]
+        penalty = torch.stack(slopes).mean()
+        weight = annealed(progress, self.config.method.penalty, self.config.method.anneal)
+        return {"total": no_longer(risk + weight * penalty, risk, logits), "risk": risk, "penalty": penalty}
+
+
+def squared_slope(logits: Tensor, y: Tensor, views: int = 1) -> Tensor:
+    """Estimate of (dR/ds)^2 at s = 1 from logits (n, C) of one domain, n = views times the images, view by view.
+
+    The slope of a sample's cross-entropy is sum_c p_c z_c - z_y, with its logits z and p = softmax(z).
+    """
+    images = len(y) // views
+    if images < 2:
+        raise ValueError("irm compares two halves of each domain's images and has one: raise batch_size")
+    slope = (logits.softmax(dim=1) * logits).sum(dim=1) - logits.gather(1, y[:, None])[:, 0]  # (n,)
+    odd = torch.arange(len(y), device=y.device) % images % 2 == 1
+    return slope[odd].mean() * slope[~odd].mean()
+
+
+def annealed(progress: float, penalty: float, share: float) -> float:
+    """The weight of a penalty: 1 for this share of the training, then its own."""
+    return penalty if progress >= share else 1.0
+
+
+def no_longer(loss: Tensor, risk: Tensor, logits: Tensor) -> Tensor:
+    """`loss`, its gradient shortened where it is longer at the logits than the risk's: SGD would diverge."""
+    longer, length = (torch.autograd.grad(term, logits, retain_graph=True)[0].norm() for term in (loss, risk))
+    scaled = loss * (length / longer.clamp(min=1e-12)).clamp(max=1)
+    return scaled + (loss - scaled).detach()
+
+
+def restart_once(algorithm: Algorithm, jumped: bool) -> None:
+    """When the loss jumps, forget the momentum from before; the buffer `jumped` knows whether that was done."""
+    if jumped and not algorithm.jumped:
+        algorithm.jumped.fill_(True)
+        for optimiser in algorithm.steppers:
+            optimiser.state.clear()

@@ -1,0 +1,88 @@
+"""Tables, sentences and the lines below them as HTML, for notebooks and the book."""
+
+from __future__ import annotations
+
+import base64
+import html
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from hypo.report.table import Table
+from hypo.report.text import number
+
+
+@dataclass(frozen=True)
+class Html:
+    """What a notebook shows."""
+
+    text: str
+
+    def _repr_html_(self) -> str:
+        return self.text
+
+
+def show(what: Table | pd.DataFrame | str, name: str = "", caption: str = "", **more: Any) -> Html:
+    """A table, a frame (with `name`, `caption` and other fields of Table), or a sentence with `code` in it."""
+    if isinstance(what, str):
+        return Html(f"<p>{inline(what)}</p>")
+    return Html(table(what if isinstance(what, Table) else Table(what, name, caption, **more)))
+
+
+def table(given: Table) -> str:
+    """A table with its badges and caption, and below it the CSV of its numbers and the names of its records."""
+    frame = given.frame.reset_index() if given.frame.index.names != [None] else given.frame
+    kinds = {name: "" if pd.api.types.is_numeric_dtype(frame[name]) else ' class="text"' for name in frame}
+    head = "".join(f"<th{kinds[name]}>{inline(str(name))}</th>" for name in frame)
+    rows = "".join(
+        "<tr>"
+        + "".join(f"<td{kinds[n]}>{_cell(v, given.decimals)}</td>" for n, v in zip(frame, row, strict=True))
+        + "</tr>"
+        for row in frame.itertuples(index=False, name=None)
+    )
+    text = " ".join(filter(None, [badges(given.about), inline(given.caption)]))
+    caption = f"<caption>{text}</caption>" if text else ""
+    shown = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    below = source(given.name, given.frame if given.numbers is None else given.numbers, given.records)
+    return f'<div class="hypo-table">{shown}</div>{below}'
+
+
+def badges(about: Iterable[str]) -> str:
+    """What numbers are of, one badge each: real data, digits, the paper's numbers."""
+    return " ".join(f'<span class="hypo-badge">{html.escape(name)}</span>' for name in about)
+
+
+def source(name: str, numbers: pd.DataFrame | None, records: Iterable[str] = ()) -> str:
+    """One line: a link that saves `numbers` as <name>.csv, and the records they were computed from."""
+    parts = []
+    if numbers is not None:
+        keep_index = numbers.index.names != [None]
+        encoded = base64.b64encode(numbers.to_csv(index=keep_index).encode()).decode()
+        parts.append(f'<a download="{name}.csv" href="data:text/csv;base64,{encoded}">{name}.csv</a>')
+    files = sorted(dict.fromkeys(" ".join(records).split()))
+    if files:
+        count = f"{len(files)} record{'s' if len(files) > 1 else ''}"
+        listed = "<br>".join(map(html.escape, files))
+        parts.append(f"<details><summary>{count}</summary>{listed}</details>")
+    return f'<div class="hypo-source">{" ".join(parts)}</div>' if parts else ""
+
+
+def banner(*lines: str) -> str:
+    """The box at the top of a page; `code` and **bold** in its lines."""
+    return f'<div class="hypo-banner">{"<br>".join(map(inline, lines))}</div>'
+
+
+def inline(text: str) -> str:
+    """Escaped text in which [words](page.html) is a link, `code` is code, **bold** is bold and a new line a break."""
+    text = re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", r'<a href="\2">\1</a>', html.escape(text))
+    text = re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
+    return re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", text).replace("\n", "<br>")
+
+
+def _cell(value: object, decimals: int) -> str:
+    if isinstance(value, float):
+        return number(value, decimals)
+    return "" if value is None else inline(str(value))

@@ -1,0 +1,129 @@
+"""How a page begins: its parameters are checked, and its scale is chosen and stated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from hypo import runs
+from hypo.config import MAIN, Config, configure, settings
+from hypo.data.benchmarks import REGISTRY, load, locate
+from hypo.data.imageset import ImageSet
+from hypo.display import banner
+from hypo.report import text
+from hypo.suggest import one_of
+from hypo.training.engine import choose_scale, recorded, run
+
+PLAIN = (str, int, float, bool, type(None))
+
+
+class ParameterError(ValueError):
+    """A parameter that cannot be; a notebook shows the sentence and no traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"ParameterError: {self}"]
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a page runs. Shown, it is the banner at its top.
+
+    benchmark  the one the page is about; what is run is in `config` (the digits at demo scale)
+    recorded   whether a record of this very run is there, so that nothing is trained
+    why        why this scale
+    """
+
+    benchmark: str
+    config: Config
+    recorded: bool
+    why: str
+    overrides: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def demo(self) -> bool:
+        """Whether the digits stand in for the page's benchmark."""
+        return self.config.benchmark != self.benchmark
+
+    def run(self, **overrides: Any) -> pd.Series:
+        """The page's run, trained now if need be, with `overrides` of its configuration: a row of `hypo.runs.load`."""
+        chosen = {name: getattr(self.config, name) for name in MAIN}
+        return runs.of(run(**chosen | self.overrides | overrides))
+
+    def images(self) -> ImageSet | None:
+        """The images behind the run, None when they are not on this machine."""
+        here = self.config.benchmark not in REGISTRY or _here(self.config.benchmark)
+        return load(self.config.benchmark, size=self.config.size) if here else None
+
+    def _repr_html_(self) -> str:
+        c, name = self.config, text.data(self.benchmark)
+        tested = f"{text.words(c.held_out)} held out" if c.held_out else "tested on corruptions"
+        made = "Loaded from the record of an earlier run." if self.recorded else "Trained now."
+        stands_in = f" The run on this page is of the embedded digits, not of {name}." if self.demo else ""
+        return banner(
+            f"**{c.scale} scale**: {c.algorithm} on {text.data(c.benchmark)}, {tested}, seed {c.seed}. {made}",
+            self.why + stands_in,
+        )
+
+
+def begin(names: dict[str, Any], benchmark: str) -> Page:
+    """Check the parameters of the page about `benchmark`, given as `globals()` of the cell after them.
+
+    Every plain value among `names`, except CONSTANTS, must be a setting of the page's method; a misspelt one is refused
+    with the nearest. Scale None takes the largest scale that this machine is ready for, or that has a record.
+    """
+    own = {name: value for name, value in names.items() if not (name.startswith("_") or name.isupper())}
+    given = {name: value for name, value in own.items() if isinstance(value, PLAIN)}
+    try:
+        known = settings(given.get("algorithm", "hypo"))
+        for name in given:
+            one_of("parameter", name, known)
+        return _page(one_of("benchmark", benchmark, REGISTRY), **given)
+    except ValueError as error:
+        raise ParameterError(str(error)) from None
+
+
+def _page(
+    benchmark: str,
+    algorithm: str = "hypo",
+    held_out: str | None = None,
+    scale: str | None = None,
+    seed: int = 0,
+    **overrides: Any,
+) -> Page:
+    domains = REGISTRY[benchmark].domains
+    if held_out is not None:
+        one_of(f"held_out domain of {benchmark}", held_out, domains)
+
+    def configured(scale: str) -> Config:
+        if scale != "demo" or benchmark == "digits":
+            return configure(benchmark, algorithm, held_out, scale, seed, **overrides)
+        return configure("digits", algorithm, _style(held_out, domains), "demo", seed, **overrides)
+
+    if scale is not None:
+        why = "The scale was asked for."
+    else:
+        scale = choose_scale(benchmark)
+        why = {
+            "paper": "A GPU and the data are here.",
+            "cpu": "The data is here, a GPU is not.",
+            "demo": "They are built in."
+            if benchmark == "digits"
+            else f"{text.data(benchmark)} is not on this machine; `hypo data {benchmark}` fetches it.",
+        }[scale]
+        larger = [s for s in ("paper", "cpu") if scale == "demo" and recorded(configured(s)) is not None]
+        if larger:
+            scale, why = larger[0], f"{why} A run on it is recorded, and shown."
+    config = configured(scale)
+    return Page(benchmark, config, recorded(config) is not None, why, overrides)
+
+
+def _style(held_out: str | None, domains: tuple[str, ...]) -> str | None:
+    """The style of the digits that stands in for a domain: of its name, else at its place."""
+    styles = REGISTRY["digits"].domains
+    return held_out if held_out is None or held_out in styles else styles[domains.index(held_out)]
+
+
+def _here(benchmark: str) -> bool:
+    return benchmark == "digits" or locate(benchmark, None) is not None

@@ -1,0 +1,200 @@
+"""The geometry of recorded runs, with classes and domains by name: variation, bounds, neighbourhoods, prototypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hypo import paper, runs
+from hypo.geometry import (
+    epsilon_hat,
+    etf_gap,
+    inter_class_separation,
+    intra_class_variation,
+    lemmas,
+    prototype_separation,
+)
+from hypo.geometry.neighbours import K, hard_negatives, mixing, purity, silhouette
+from hypo.report import text
+from hypo.report.table import Table, about
+from hypo.runs import Embeddings
+
+APART, ALIKE, MIXED = "classes apart (silhouette)", f"same class among the {K} nearest", "domains mixed within a class"
+
+
+def stored(run: Any) -> Embeddings:
+    """The test samples of a run and their embeddings."""
+    found = runs.embeddings(run["path"])
+    if found is None:
+        raise FileNotFoundError(f"{run['file']} was kept without embeddings: run it again with force")
+    return found
+
+
+def samples(run: Any, found: Embeddings) -> pd.DataFrame:
+    """`Embeddings.samples` by name: index, class, domain, part, prediction."""
+    classes, domains, given = np.array(run["classes"]), np.array(run["domains"]), found.samples
+    named = {"class": classes[given["label"]], "domain": domains[given["domain"]]}
+    return given[["index"]].assign(**named, part=given["part"], prediction=classes[given["prediction"]])
+
+
+# Variation and the bound
+
+
+def variation(run: Any) -> pd.DataFrame:
+    """Sinkhorn divergence between every two training domains for each class: class, pair, sinkhorn, n_a, n_b."""
+    z, y, e, _ = stored(run).of("id_test").tensors().values()
+    found = intra_class_variation(z, y, e)
+    ends = zip(found["domain_a"], found["domain_b"], strict=True)
+    pairs = [text.words(f"{run['domains'][a]} – {run['domains'][b]}") for a, b in ends]
+    named = found.assign(pair=pairs, **{"class": [run["classes"][c] for c in found["class"]]})
+    return named[["class", "pair", "sinkhorn", "marginal_error", "n_a", "n_b"]]
+
+
+def variation_and_separation(run: Any) -> dict[str, float]:
+    """The measures of a run that no choice of colours can change."""
+    z, y, e, mu = stored(run).of("id_test").tensors().values()
+    found = intra_class_variation(z, y, e)["sinkhorn"]
+    separation = inter_class_separation(z, y, e)
+    return {
+        "variation, mean over classes and pairs": found.mean(),
+        "variation V, the largest": found.max(),
+        "separation I": separation,
+        "V / I": found.max() / separation,
+        "mean variation / I": found.mean() / separation,
+        "epsilon-hat": epsilon_hat(z, y, mu).item(),
+        "distance between prototypes, 1 − cos": prototype_separation(mu).item(),
+        "ETF gap": etf_gap(mu).item(),
+    }
+
+
+def sides(run: Any) -> pd.DataFrame:
+    """Both sides of every inequality of the appendix on a run's samples, classes and domains by name."""
+    found = lemmas(**stored(run).of("id_test").tensors(), temperature=run["temperature"])
+    named = {"class": run["classes"], "domain_a": run["domains"], "domain_b": run["domains"]}
+    words = {column: ["" if pd.isna(i) else names[i] for i in found[column]] for column, names in named.items()}
+    return found.assign(**words)
+
+
+def tightest(found: pd.DataFrame) -> pd.DataFrame:
+    """Of each inequality of `sides` the place where it comes nearest to failing, and how often it holds."""
+    groups = found.assign(ratio=found["left"] / found["right"]).groupby(["lemma", "quantity"], sort=False)
+    nearest = found.loc[groups["ratio"].idxmax()].reset_index(drop=True)
+    held = groups["holds"].agg(["sum", "size"]).reset_index()
+    trivial = nearest["right"] >= nearest["at_most"]  # False where nothing is known of the left side
+    return nearest.assign(
+        holds=[f"{a} of {n}" for a, n in zip(held["sum"], held["size"], strict=True)],
+        says=np.where(trivial, "nothing: always true", ""),
+    )
+
+
+def epsilon_table(frame: pd.DataFrame | None = None) -> Table:
+    """Table 14: the paper's epsilon-hat, and ours over held-out domains and seeds."""
+    frame = runs.load(at_defaults=True, algorithm="hypo") if frame is None else frame
+    ours = runs.summarise(runs.values(frame, {}, "epsilon_hat"), ["benchmark", "scale"])
+    printed = paper.table("quan")
+    rows = [("paper", text.data(line.column), "", text.number(line.value, 2), "") for line in printed.itertuples()]
+    rows += [
+        (
+            "ours",
+            text.data(line.benchmark),
+            line.scale,
+            text.number(line.value, 3) + text.interval(line, 3),
+            f"{line.n}",
+        )
+        for line in ours.itertuples()
+    ]
+    caption = (
+        "Table 14: epsilon-hat of HYPO; ours on in-distribution test images, the mean over held-out domains of the "
+        "mean over seeds (n runs), with its 95% interval."
+    ) + ("" if len(ours) else " None of it was run here.")
+    shown = pd.DataFrame(rows, columns=["numbers", "data", "scale", "epsilon-hat", "n"])
+    return Table(shown, "table-14", caption, ours["files"], ours, labels=3, about=about(ours["benchmark"], paper=True))
+
+
+# Neighbourhoods
+
+
+def neighbourhoods(frame: pd.DataFrame, z: np.ndarray) -> dict[tuple[str, str], float]:
+    """Every measure of neighbourhood, by (measure, samples): of the training domains' test samples, and of all.
+
+    frame  of `samples`; z (N, d) their embeddings
+    """
+    values = {}
+    for which, chosen in (("training domains", frame["part"] == "id_test"), ("all domains", frame["part"] != "")):
+        some, y, e = z[chosen], frame["class"][chosen].to_numpy(), frame["domain"][chosen].to_numpy()
+        values[APART, which] = silhouette(some, y)
+        values[ALIKE, which] = purity(some, y)
+        values[MIXED, which] = mixing(some, y, e)
+    return values
+
+
+def in_words(values: pd.DataFrame) -> str:
+    """What `neighbourhoods`, one column per method, says of the paper's two observations on Figure 4."""
+    rows = {name: values.xs("all domains", level=1).loc[name] for name in (MIXED, APART)}
+    higher = {name: row["HYPO"] > row["ERM"] for name, row in rows.items()}
+    said = {name: f"({text.number(row['HYPO'], 2)} against {text.number(row['ERM'], 2)})" for name, row in rows.items()}
+    return (
+        f"The domains of a class are mixed {'more' if higher[MIXED] else 'less'} under HYPO than ERM {said[MIXED]}: "
+        f"the paper's first observation {'holds' if higher[MIXED] else 'does not hold'} in this run. Its classes lie "
+        f"{'further apart' if higher[APART] else 'closer together'} {said[APART]}: "
+        f"the second {'holds' if higher[APART] else 'does not hold'}."
+    )
+
+
+def closest_pairs(frame: pd.DataFrame, z: np.ndarray, count: int) -> pd.DataFrame:
+    """The `count` closest pairs of different classes in each domain of `samples`, each two classes once.
+
+    Columns: domain, class_a, class_b, index_a, index_b, cosine; nearest first within a domain.
+    """
+    found = hard_negatives(z, frame["class"].to_numpy(), frame["domain"].to_numpy())
+    a, b = frame.reset_index(drop=True), frame.iloc[found["same"]].reset_index(drop=True)
+    pairs = pd.DataFrame({"domain": a["domain"], "class_a": a["class"], "class_b": b["class"]})
+    pairs = pairs.assign(index_a=a["index"], index_b=b["index"], cosine=found["same_cosine"])
+    pairs["classes"] = [tuple(sorted(both)) for both in zip(a["class"], b["class"], strict=True)]
+    pairs = pairs.sort_values("cosine", ascending=False, kind="stable").drop_duplicates(["domain", "classes"])
+    pairs = pairs.groupby("domain", sort=False).head(count).sort_values("domain", kind="stable")
+    return pairs.drop(columns="classes").reset_index(drop=True)
+
+
+def hard_share(frame: pd.DataFrame, z: np.ndarray) -> pd.DataFrame:
+    """By domain, and over all: how often the nearest negative is of the sample's own domain, and the mean cosines."""
+    found = hard_negatives(z, frame["class"].to_numpy(), frame["domain"].to_numpy())
+    rows = pd.DataFrame(
+        {
+            "domain": frame["domain"].to_numpy(),
+            "nearest is of the same domain (%)": 100.0 * (found["same_cosine"] > found["other_cosine"]),
+            "by chance (%)": 100 * found["chance"],
+            "cosine to the nearest, same domain": found["same_cosine"],
+            "other domains": found["other_cosine"],
+        }
+    )
+    return pd.concat([rows, rows.assign(domain="all")]).groupby("domain", sort=False).mean()
+
+
+# Trained prototypes
+
+
+def trained_prototypes(frame: pd.DataFrame) -> Table:
+    """How close the prototypes of runs come to the simplex ETF: gap and separation, means over runs."""
+    rows = frame[["benchmark", "scale", "algorithm", "dim", "validation.etf_gap", "validation.separation", "file"]]
+    rows = rows.assign(C=frame["classes"].map(len))
+    parts = {
+        "gap": ("validation.etf_gap", "mean"),
+        "separation": ("validation.separation", "mean"),
+        "runs": ("C", "size"),
+    }
+    shown = rows.groupby(["benchmark", "scale", "algorithm", "C"]).agg(**parts).reset_index()
+    shown.insert(6, "ETF's separation", shown["C"] / (shown["C"] - 1))
+    shown["benchmark"] = shown["benchmark"].map(text.data)
+    caption = "Prototypes of runs at their scale's defaults against the simplex ETF; gap and separation are means."
+    of = about(rows["benchmark"])
+    return Table(shown, "etf-trained", caption, rows["file"], rows, decimals=3, labels=3, about=of)
+
+
+def kept_prototypes(frame: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Prototypes (C, d) of the runs whose embeddings are stored, by a name for each run."""
+    kept = {run["file"]: runs.embeddings(run["path"]) for _, run in frame.iterrows()}
+    named = {run["file"]: text.place(run) for _, run in frame.iterrows()}
+    return {named[file]: found.prototypes for file, found in kept.items() if found is not None}

@@ -1,0 +1,29 @@
+"""A table by the name that a reader types: a benchmark, or the number of one of the paper's tables."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from hypo import paper, runs
+from hypo.report import benchmarks, geometry, studies
+from hypo.report.table import Table
+from hypo.suggest import one_of
+
+
+def named(name: str, frame: pd.DataFrame | None = None) -> Table:
+    """The table of a benchmark with every run on it, or the paper's table of this number ("4", "Table 4") and ours."""
+    frame = runs.load() if frame is None else frame
+    numbers = {number.split()[1]: label for label, number in paper.NUMBERS.items() if number.startswith("Table")}
+    known = [*dict.fromkeys([*paper.TABLES, "digits", *frame["benchmark"]])]
+    short = name.strip().lower().removeprefix("table").strip()
+    if short not in numbers:
+        return benchmarks.table(one_of("table", name, [*known, *numbers]), frame)
+    label = numbers[short]
+    by_label = {label: benchmark for benchmark, label in paper.TABLES.items()}
+    if label in by_label:
+        return benchmarks.table(by_label[label], frame)
+    if label in studies.STUDIES:
+        return studies.table(label, frame)
+    at_defaults = frame[frame["at_defaults"].astype(bool)]
+    other = {"all": benchmarks.summary, "quan": geometry.epsilon_table, "cifar10c": benchmarks.recent}
+    return other[label](at_defaults)

@@ -1,0 +1,113 @@
+"""One run: its result card, and what it took for what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hypo import runs
+from hypo.records import RULES
+from hypo.report import text
+from hypo.report.table import Table, about
+
+SHOWN = 12
+"""Classes of which a page shows the errors; the CSV has them all."""
+
+
+def facts(run: Any) -> dict[str, str]:
+    """Summary of a run (a row of `hypo.runs.load`), by name: each number with its data, scale, seed and selection."""
+    sizes, chosen = run["sizes"], {name: run[f"validation.{name}"] for name in ("epoch", "corruptions", "separation")}
+    tested = text.words(run["held_out"]) or "corruptions" + (
+        f" ({chosen['corruptions']})" if chosen["corruptions"] else ""
+    )
+    others = [f"{rule} {_percent(run[f'{rule}.ood_accuracy'])}" for rule in RULES if rule != "validation"]
+    span = run["swad.interval"]
+    averaged = f"epochs {span['first']:g} to {span['last']:g}, {span['evaluations']} evaluations"
+    return {
+        "run": f"{run['algorithm']} on {run['benchmark']}, {run['scale']} scale, seed {run['seed']}",
+        "model": f"{run['backbone']} at {run['size']} px, {run['epochs']} epochs of {sizes['train']:,} images",
+        "selected": f"on training-domain validation ({sizes['validation']:,} images), epoch {chosen['epoch']:g}",
+        "validation": _percent(run["validation.validation_accuracy"]),
+        "in-distribution": f"{_percent(run['validation.id_accuracy'])} of {sizes['id_test']:,}",
+        "OOD": f"{_percent(run['validation.ood_accuracy'])} on {tested}",
+        "other rules": f"{', '.join(others)} (OOD; the oracle looks at the test images)",
+        "SWAD averages": averaged + (", from the first one on" if span["starts_at_first"] else ""),
+        "geometry": f"epsilon-hat {text.number(run['validation.epsilon_hat'], 3)}, "
+        f"separation {text.number(chosen['separation'], 3)}",
+        "cost": f"{run['seconds']:.0f} s of training, {run['images_per_second']:.0f} images/s",
+    } | ({"failed": "this run failed to train"} if run["failed"] else {})
+
+
+def _percent(fraction: float | None) -> str:
+    return "not tested" if fraction is None else f"{100 * fraction:.1f}%"
+
+
+def card(run: Any) -> str:
+    """`facts` in a few lines of plain text."""
+    return "\n".join(f"{name:<16} {value}" for name, value in facts(run).items())
+
+
+def result(run: Any) -> Table:
+    """`facts` as a table; its CSV has the measures under each rule of selection."""
+    (name, said), *rest = facts(run).items()
+    names = [name.removeprefix("validation.") for name in run.index if name.startswith("validation.")]
+    measures = {rule: [run[f"{rule}.{name}"] for name in names] for rule in RULES}
+    numbers = pd.DataFrame(measures, pd.Index(names, name="measure")).drop("ood")
+    frame = pd.DataFrame(rest, columns=[name, said])
+    return Table(frame, "result", records=[run["file"]], numbers=numbers, about=about([run["benchmark"]]))
+
+
+def outcomes(run: Any) -> pd.DataFrame | None:
+    """Each test image of a run, of the held-out domain if there is one; None where no embeddings are stored.
+
+    index, label, prediction  the image in its ImageSet, its class, and the class it was taken for
+    margin  how much nearer it lies, in cosine, to the prototype of the prediction than to that of its own class
+    """
+    stored = runs.embeddings(run["path"])
+    if stored is None:
+        return None
+    part = stored.of("ood_test" if run["held_out"] else "id_test")
+    cosines, at = part.z @ part.prototypes.T, np.arange(len(part.z))  # (N, C)
+    tested = part.samples[["index", "label", "prediction"]]
+    return tested.assign(margin=cosines[at, tested["prediction"]] - cosines[at, tested["label"]])
+
+
+def without_embeddings(run: Any) -> str:
+    """What is said in the place of something that needs stored embeddings."""
+    again = text.command(run, run["changed"])
+    return f"The record of this run was kept without its predictions: `{again} --force` makes it anew with them."
+
+
+def confusion(outcome: pd.DataFrame, classes: tuple[str, ...]) -> pd.DataFrame:
+    """Number of images of each class (row) that were taken for each class (column)."""
+    counts = np.zeros((len(classes), len(classes)), int)
+    np.add.at(counts, (outcome["label"], outcome["prediction"]), 1)
+    return pd.DataFrame(counts, pd.Index(classes, name="class"), list(classes))
+
+
+def class_errors(run: Any) -> Table | str:
+    """Accuracy on each class, the worst first, and what it is most often taken for."""
+    outcome = outcomes(run)
+    if outcome is None:
+        return without_embeddings(run)
+    counts = confusion(outcome, run["classes"])
+    total, right = counts.sum(axis=1), np.diag(counts)
+    wrong = counts.mask(np.eye(len(counts), dtype=bool), 0)
+    often = wrong.idxmax(axis=1) + " (" + wrong.max(axis=1).astype(str) + ")"
+    found = pd.DataFrame({"images": total, "wrong": total - right, "accuracy (%)": 100 * right / total})
+    found["most often taken for"] = often.where(found["wrong"] > 0, "")
+    found = found.sort_values("accuracy (%)", kind="stable")
+    worst = f", the {SHOWN} worst of {len(found)}" if len(found) > SHOWN else ""
+    caption = f"Errors by class on {text.place(run)}{worst}."
+    return Table(found.head(SHOWN), "class-errors", caption, [run["file"]], found, about=about([run["benchmark"]]))
+
+
+def mistakes(run: Any, outcome: pd.DataFrame) -> pd.DataFrame:
+    """The wrong predictions of `outcomes`, largest margin first: index, class, prediction (by name), margin."""
+    wrong = outcome[outcome["label"] != outcome["prediction"]].sort_values("margin", ascending=False, kind="stable")
+    names = np.array(run["classes"])
+    return pd.DataFrame({"index": wrong["index"], "class": names[wrong["label"]]}).assign(
+        prediction=names[wrong["prediction"]], margin=wrong["margin"]
+    )

@@ -1,0 +1,76 @@
+"""A table as a page, the README or a terminal shows it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from hypo.report.text import number
+
+WIDTH, LABEL = 110, 40
+"""Characters per line of `render`, of which the name of a row takes LABEL at most."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text and numbers to show, with all that stands behind them.
+
+    frame    what is shown: text as it is, floats with `decimals`, NaN as nothing; a named index is a column
+    name     of the CSV, without its ending
+    caption  what it holds, in which units, and where it comes from
+    records  names of the record files behind it
+    numbers  what the CSV holds; `frame` where None
+    labels   how many of the first columns name a row
+    about    what the numbers are of: "real data", "digits", "the paper's numbers"
+    """
+
+    frame: pd.DataFrame
+    name: str
+    caption: str = ""
+    records: Iterable[str] = ()
+    numbers: pd.DataFrame | None = None
+    decimals: int = 1
+    labels: int = 1
+    about: tuple[str, ...] = field(default=())
+
+
+def about(benchmarks: Iterable[str], paper: bool = False) -> tuple[str, ...]:
+    """What numbers on these benchmarks are of, for `Table.about`; `paper`: the paper's stand beside them."""
+    found = dict.fromkeys("digits" if name == "digits" else "real data" for name in benchmarks)
+    return (*(("the paper's numbers",) if paper else ()), *sorted(found, reverse=True))
+
+
+def render(table: Table) -> str:
+    """The table as plain text of at most WIDTH columns; one that is wider is broken into blocks of columns."""
+    frame = table.frame.reset_index() if table.frame.index.names != [None] else table.frame
+    text = frame.map(lambda value: _plain(value, table.decimals)).astype(str)
+    names, others = list(text)[: table.labels], list(text)[table.labels :]
+    rows = [textwrap.wrap("  ".join(filter(None, row)), LABEL) or [""] for row in text[names].to_numpy()]
+    margin = max((len(line) for row in rows for line in row), default=0)
+    widths = {name: max(len(name), *text[name].map(len), 7) for name in others} if len(text) else {}
+    lines = textwrap.wrap(table.caption, WIDTH)
+    for block in _blocks(widths, WIDTH - margin):
+        lines += ["", " " * margin + "".join(f"  {name:>{widths[name]}}" for name in block)]
+        for (first, *rest), (_, row) in zip(rows, text.iterrows(), strict=True):
+            lines += [f"{first:<{margin}}" + "".join(f"  {row[name]:>{widths[name]}}" for name in block), *rest]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _plain(value: object, decimals: int) -> str:
+    return number(value, decimals) if isinstance(value, float) else str(value).replace("\n", ", ")
+
+
+def _blocks(widths: dict[str, int], room: int) -> list[list[str]]:
+    """Columns in groups that each fit into so many characters."""
+    blocks: list[list[str]] = []
+    left = 0
+    for name, width in widths.items():
+        if not blocks or width + 2 > left:
+            blocks.append([])
+            left = room
+        blocks[-1].append(name)
+        left -= width + 2
+    return blocks

@@ -1,0 +1,123 @@
+"""Numbers as text: the one place where a number becomes what a reader sees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from hypo.paper import NAMES, method_name
+
+NOT_RUN = "not run"
+
+
+def number(value: float | None, decimals: int = 1, sign: bool = False) -> str:
+    """A number with these decimals and a true minus sign, with a plus where `sign` asks for one; nothing for NaN."""
+    if value is None or math.isnan(value):
+        return ""
+    return f"{value:{'+' if sign else ''}.{decimals}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def cell(line: Any, decimals: int = 1, missing: str = NOT_RUN, own_n: bool = False) -> str:
+    """A mean over seeds, value ± standard deviation; or the paper's number with its ±, if it prints one.
+
+    line   value, sd, n, failed and starts_at_first, as attributes: a row of `hypo.runs.statistics.summarise`
+    own_n  give the number of seeds too
+    """
+    if math.isnan(line.value):
+        return missing
+    around = "" if math.isnan(line.sd) else f" ± {number(line.sd, decimals)}"
+    seeds = f" (n={line.n:.0f})" if own_n and line.n else ""
+    return number(line.value, decimals) + around + seeds + marks(line)
+
+
+def difference(line: Any, decimals: int = 1, missing: str = "") -> str:
+    """A difference with its 95% interval, +1.2 [−0.3, +2.7]; that there is none, where a single seed gives none."""
+    if math.isnan(line.value):
+        return missing
+    value = number(line.value, decimals, sign=True)
+    if not line.n:  # the paper's
+        return value
+    return value + interval(line, decimals, sign=True) + marks(line)
+
+
+def interval(line: Any, decimals: int = 1, sign: bool = False) -> str:
+    """The 95% interval of an estimate in brackets, led by a space; what is missing where there is none."""
+    if math.isnan(line.low):
+        return " (one seed, no interval)"
+    return f" [{number(line.low, decimals, sign)}, {number(line.high, decimals, sign)}]"
+
+
+def marks(line: Any) -> str:
+    """What a reader must know of the runs behind a number, each on a line of its own."""
+    said = []
+    if line.failed:
+        said.append(f"\n{line.failed:.0f} of {line.n:.0f} failed to train")
+    if line.starts_at_first:
+        said.append(f"\nSWAD from the start in {line.starts_at_first:.0f} of {line.n:.0f}")
+    return "".join(said)
+
+
+def settings(changed: Mapping[str, Any]) -> str:
+    """What differs from the scale's defaults, temperature=0.5, separation=false; nothing where nothing does."""
+    return ", ".join(f"{field}={value_of(value)}" for field, value in changed.items())
+
+
+def label(setting: Mapping[str, Any]) -> str:
+    """A setting, or several where values are lists: ERM; HYPO with momentum 0.5 or 0.8; HYPO with SWAD."""
+    several = {field: value if isinstance(value, list) else [value] for field, value in setting.items()}
+    algorithms = several.pop("algorithm", ["hypo"])
+    rules = [rule.upper() if rule == "swad" else rule for rule in several.pop("rule", []) if rule != "validation"]
+    chosen = [f"{words(field)} {' or '.join(map(value_of, values))}" for field, values in several.items()]
+    name = " or ".join(map(method_name, algorithms))
+    return f"{name} with {', '.join(chosen + rules)}" if chosen or rules else name
+
+
+def value_of(value: Any) -> str:
+    """A value as it is typed on the command line."""
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def data(benchmark: str) -> str:
+    """A benchmark by its name in prose; a folder by its own name."""
+    return NAMES.get(benchmark, benchmark)
+
+
+def words(name: str) -> str:
+    """A name of the registry as words: art_painting -> art painting."""
+    return name.replace("_", " ")
+
+
+def place(run: Any) -> str:
+    """What a run was tested on, by which method, at which scale: for captions."""
+    part = words(run["held_out"]) if run["held_out"] else "the clean test images"
+    return f"{part} of {data(run['benchmark'])}, {run['algorithm']} at {run['scale']} scale, seed {run['seed']}"
+
+
+def listed(items: list[str], last: str = "and") -> str:
+    """a; a and b; a, b and c."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {last} {items[-1]}" if items else ""
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th, ..."""
+    teen = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
+def duration(seconds: float) -> str:
+    """43 s, 12 min, 3.4 h or 2.1 days."""
+    for unit, length in (("days", 86400), ("h", 3600)):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
+
+
+def command(config: Mapping[str, Any], changed: Mapping[str, Any] | None = None) -> str:
+    """The command line of a run: the main fields of its configuration, and what changes its scale's defaults."""
+    main = {name: config[name] for name in ("benchmark", "algorithm", "held_out", "scale", "seed")}
+    main["held_out"] = config["held_out"] or "none"
+    options = main | dict(changed or {})
+    return "hypo train " + " ".join(f"--{name.replace('_', '-')} {value_of(v)}" for name, v in options.items())

@@ -1,0 +1,101 @@
+"""What was run: every record as a row of one frame, and the rows that were made with a given setting."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from hypo import records
+from hypo.config import GENERAL, changed
+from hypo.suggest import one_of
+
+OTHERS = (
+    *("data", "config_hash", "changed", "at_defaults", "failed", "classes", "domains", "notes", "fingerprint", "split"),
+    *("sizes", "seconds", "images_per_second", "peak_memory_mb", "device", "file", "path"),
+)
+"""Columns beside the configuration and the measures."""
+MEASURED = [f"{rule}.{name}" for rule in records.RULES for name in (*records.MEASURES, "ood", "corruptions")]
+COLLAPSED = 0.9  # mean cosine of two prototypes above which they count as one
+Setting = dict[str, Any]
+"""Fields of a configuration; every other field is at its scale's default, the algorithm being hypo. `rule` names a
+rule of selection, "validation" where it is left out."""
+
+
+def load(folder: str | os.PathLike[str] | None = None, **filters: Any) -> pd.DataFrame:
+    """One row per recorded run whose columns have these values: column=value or column=[values].
+
+    the fields of the configuration, by name; NaN where a method does not have the field
+    held_out           "" for runs that are tested on corruptions
+    data, fingerprint  version of the images (empty for the digits), and the whole fingerprint
+    classes, domains   names, as tuples; notes, sizes: of the benchmark and of the parts of the split
+    split              fingerprint of the split
+    changed            what differs from the scale's defaults, as a dict; at_defaults: whether nothing does
+    failed             whether the run failed to train, see `failed_to_train`
+    <rule>.<measure>   of each rule of selection, such as validation.ood_accuracy (a fraction); <rule>.ood is a dict
+    seconds, ...       the cost; device
+    file, path         name and path of the record
+    """
+    given = Path(folder) if folder is not None else records.folder()
+    rows = [row(record, path) for path, record in records.read_all(given)]
+    found = pd.DataFrame(
+        rows, columns=None if rows else [*GENERAL, *OTHERS, *MEASURED, "swad.interval"]
+    ).drop_duplicates("config_hash")
+    for column, value in filters.items():
+        one_of("filter", column, found)
+        wanted = [*value] if isinstance(value, list | tuple | set) else [value]
+        found = found[found[column].isin(wanted)]
+    return found.reset_index(drop=True)
+
+
+def row(record: dict[str, Any], path: Path | None = None) -> dict[str, Any]:
+    """A record as a row of `load`."""
+    config, benchmark = record["config"], record["benchmark"]
+    different = changed(config)
+    measures = {f"{rule}.{name}": value for rule, own in record["final"].items() for name, value in own.items()}
+    return (
+        config
+        | {
+            "benchmark": benchmark["name"],
+            "held_out": config["held_out"] or "",
+            "data": record["data"],
+            "config_hash": record["config_hash"],
+        }
+        | {"changed": different, "at_defaults": not different, "failed": failed_to_train(record)}
+        | {"classes": tuple(benchmark["classes"]), "domains": tuple(benchmark["domains"])}
+        | {"notes": tuple(benchmark["notes"]), "fingerprint": benchmark["fingerprint"]}
+        | {"split": record["split"]["fingerprint"], "sizes": record["split"]["sizes"]}
+        | measures
+        | record["cost"]
+        | {"device": record["environment"]["device"], "file": path.name if path else "", "path": path}
+    )
+
+
+def of(record: dict[str, Any], folder: str | os.PathLike[str] | None = None) -> pd.Series:
+    """The row of a record that was read from, or written to, `folder`."""
+    given = Path(folder) if folder is not None else records.folder()
+    return pd.Series(row(record, next(given.glob(f"*-{record['config_hash'][:8]}.json"), None)))
+
+
+def failed_to_train(record: dict[str, Any]) -> bool:
+    """Whether the prototypes still coincide after a fifth of the training, or validation is near chance.
+
+    Mean cosine of two prototypes above COLLAPSED at the first evaluation after a fifth of the epochs (methods with a
+    loss on the sphere); or validation accuracy of the selected weights below 2 / C.
+    """
+    fifth = record["config"]["epochs"] / 5
+    later = [each["validation"]["cosine"] for each in record["epochs"] if each["epoch"] > fifth]
+    collapsed = bool(later) and later[0] is not None and later[0] > COLLAPSED
+    chance = 1 / len(record["benchmark"]["classes"])
+    return collapsed or record["final"]["validation"]["validation_accuracy"] < 2 * chance
+
+
+def made_with(frame: pd.DataFrame, setting: Setting) -> pd.DataFrame:
+    """The runs with this setting and every other field at its scale's default."""
+    wanted = {"algorithm": "hypo"} | {field: value for field, value in setting.items() if field != "rule"}
+    fits = frame["changed"].map(lambda own: own.keys() <= wanted.keys()).astype(bool)
+    for field, value in wanted.items():
+        fits &= (frame[field] == value) if field in frame else False
+    return frame[fits]

@@ -1,0 +1,107 @@
+"""What can be measured of a run, by name: in the record, or on the embeddings stored beside it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from hypo.data.corruptions import CORRUPTIONS
+from hypo.geometry import intra_class_variation
+from hypo.geometry.neighbours import hard_negatives
+from hypo.runs.frame import Setting, made_with
+from hypo.runs.statistics import KEYS
+from hypo.runs.stored import Embeddings, embeddings
+from hypo.suggest import one_of
+
+
+class Measure(NamedTuple):
+    """Its name in words, and whether it is an accuracy, which is given in percent."""
+
+    words: str
+    percent: bool = False
+
+
+MEASURES = {
+    "ood_accuracy": Measure("OOD accuracy", percent=True),
+    "id_accuracy": Measure("in-distribution accuracy", percent=True),
+    "validation_accuracy": Measure("validation accuracy", percent=True),
+    "epsilon_hat": Measure("epsilon-hat"),
+    "separation": Measure("mean distance 1 − cos of prototypes"),
+    "etf_gap": Measure("ETF gap"),
+    "sinkhorn": Measure("mean Sinkhorn divergence"),
+    "hard_pairs": Measure("share of nearest other-class samples from the same domain, minus that of chance,"),
+} | {f"ood.{name}": Measure(f"accuracy under {name.replace('_', ' ')}", percent=True) for name in CORRUPTIONS}
+
+
+def values(frame: pd.DataFrame, setting: Setting, measure: str) -> pd.DataFrame:
+    """A measure of every run made with a setting that has it, accuracies in percent.
+
+    Returns  one row per run: KEYS, value, failed, starts_at_first (under `rule: swad`, whether the average begins at
+             the first evaluation; False under any other rule), files (the record)
+    """
+    one_of("measure", measure, MEASURES)
+    rule = setting.get("rule", "validation")
+    made = made_with(frame, setting)
+    starts = [rule == "swad" and span["starts_at_first"] for span in made["swad.interval"]]
+    found = made[KEYS].assign(value=_measured(made, rule, measure), failed=made["failed"], files=made["file"])
+    found["starts_at_first"] = starts
+    kinds = {"value": float, "failed": bool, "starts_at_first": bool}
+    return found.astype(kinds).dropna(subset="value").reset_index(drop=True)
+
+
+def accuracies(frame: pd.DataFrame, rule: str = "validation") -> pd.DataFrame:
+    """Every accuracy of every run on test data it was not trained on, in percent: one row per run, column, severity.
+
+    column    the held-out domain, the corruption, or "clean" (the uncorrupted test images of a run on corruptions)
+    severity  1 to 5 of a corruption, else 0
+    and algorithm, KEYS, changed, failed, files of the run, corruptions ("published" or "generated")
+    """
+    rows = []
+    for _, run in frame.iterrows():
+        own = {name: run[name] for name in ("algorithm", *KEYS, "changed", "failed")} | {"files": run["file"]}
+        own["corruptions"] = run.get(f"{rule}.corruptions")
+        tested = dict(run[f"{rule}.ood"])
+        if not run["held_out"]:
+            tested = {"clean": run[f"{rule}.id_accuracy"]} | tested
+        for column, result in tested.items():
+            by_severity = result if isinstance(result, dict) else {0: result}
+            rows += [own | {"column": column, "severity": int(s), "value": 100 * v} for s, v in by_severity.items()]
+    columns = ["algorithm", *KEYS, "changed", "failed", "files", "corruptions", "column", "severity", "value"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _measured(frame: pd.DataFrame, rule: str, measure: str) -> list[float | None]:
+    """The measure of each run, None where it has none; those of embeddings are of the weights chosen on validation."""
+    if measure in EMBEDDED:
+        return [_on_embeddings(path, measure) if rule == "validation" else None for path in frame["path"]]
+    if measure.startswith("ood."):
+        tested = [ood.get(measure.removeprefix("ood.")) for ood in frame[f"{rule}.ood"]]
+        return [None if each is None else 100 * float(np.mean([*each.values()])) for each in tested]
+    return [*frame[f"{rule}.{measure}"].astype(float) * (100 if MEASURES[measure].percent else 1)]
+
+
+@functools.cache
+def _on_embeddings(path: Path | None, measure: str) -> float | None:
+    stored = embeddings(path)
+    return None if stored is None else EMBEDDED[measure](stored.of("id_test"))
+
+
+def _sinkhorn(stored: Embeddings) -> float:
+    """Mean Sinkhorn divergence between two domains' samples of a class."""
+    z, y, domains, _ = stored.tensors().values()
+    return float(intra_class_variation(z, y, domains)["sinkhorn"].mean())
+
+
+def _hard_pairs(stored: Embeddings) -> float:
+    """How often the nearest sample of another class is of the same domain, minus how often a random one is."""
+    found = hard_negatives(stored.z, stored.samples["label"].to_numpy(), stored.samples["domain"].to_numpy())
+    return float(((found["same_cosine"] > found["other_cosine"]) - found["chance"]).mean())
+
+
+EMBEDDED: dict[str, Callable[[Embeddings], float]] = {"sinkhorn": _sinkhorn, "hard_pairs": _hard_pairs}
+"""Measures of stored embeddings."""

@@ -1,0 +1,96 @@
+"""The statistics of repeated runs, each defined once.
+
+Seeds are the repetitions; held-out domains are a fixed set, the strata. A frame of single values has the columns
+`held_out` (the stratum, "" where the runs are tested on corruptions), `seed`, `value` and `files`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+CONFIDENCE = 0.95
+KEYS = ["benchmark", "scale", "held_out", "seed", "data", "split"]
+"""What two runs have in common that are a pair."""
+
+
+class Estimate(NamedTuple):
+    """A mean and how well it is known.
+
+    value      mean over strata of the mean over seeds
+    sd         standard deviation over seeds, pooled within strata; NaN when no stratum has two seeds
+    low, high  95% interval of Student's t around `value`; NaN likewise
+    n          number of values
+    df         degrees of freedom, the sum over strata of (number of seeds - 1)
+    """
+
+    value: float
+    sd: float
+    low: float
+    high: float
+    n: int
+    df: int
+
+
+def estimate(values: Sequence[float], strata: Sequence[str] | None = None) -> Estimate:
+    """The mean over strata of the mean over seeds, with Student's interval; without strata, the mean over seeds.
+
+    value = 1/D sum_d m_d              m_d, s_d, n_d: mean, standard deviation and number of values in stratum d
+    sd^2  = sum_d (n_d - 1) s_d^2 / df     df = sum_d (n_d - 1)
+    low, high = value -+ t_df(0.975) sd sqrt(sum_d 1/n_d) / D
+    """
+    series = pd.Series(values, dtype=float).reset_index(drop=True)
+    groups = series.groupby(np.zeros(len(series)) if strata is None else np.asarray(strata))
+    sizes = groups.size()
+    value, n, df = groups.mean().mean(), len(series), int((sizes - 1).sum())
+    if df < 1:
+        return Estimate(value, np.nan, np.nan, np.nan, n, 0)
+    sd = np.sqrt(((series - groups.transform("mean")) ** 2).sum() / df)
+    margin = stats.t.ppf((1 + CONFIDENCE) / 2, df) * sd * np.sqrt((1 / sizes).sum()) / len(sizes)
+    return Estimate(value, sd, value - margin, value + margin, n, df)
+
+
+def averages(single: pd.DataFrame, columns: Sequence[str], keys: Sequence[str]) -> pd.DataFrame:
+    """The average over `columns` of each seed that has all of them; a seed that lacks one has no average.
+
+    single   one row per value: `keys`, which identify a seed of a setting, `column`, `value`, `files`, and
+             `failed` and `starts_at_first` where they are known
+    Returns  one row per complete seed: `keys`, column = "average", value, files (all), failed, starts_at_first (any)
+    """
+    wanted = single[single["column"].isin(columns)]
+    groups = wanted.groupby(list(keys), sort=False, dropna=False)
+    complete = wanted[groups["column"].transform("nunique") == len(columns)]
+    parts = {"value": ("value", "mean"), "files": ("files", " ".join)}
+    parts |= {name: (name, "any") for name in ("failed", "starts_at_first") if name in single}
+    found = complete.groupby(list(keys), sort=False, dropna=False).agg(**parts).reset_index()
+    return found.assign(column="average", held_out="")
+
+
+def paired(first: pd.DataFrame, second: pd.DataFrame, on: Sequence[str] = KEYS) -> pd.DataFrame:
+    """Differences, first minus second, between the runs that agree in `on`; a run without a partner is left out.
+
+    Returns  one row per pair: `on`, value, failed (whether either failed to train), starts_at_first (likewise), files
+    """
+    both = first.merge(second, on=list(on), suffixes=("", "_second"))
+    parts = {name: both[name] | both[f"{name}_second"] for name in ("failed", "starts_at_first")}
+    files = both["files"] + " " + both["files_second"]
+    return both[list(on)].assign(value=both["value"] - both["value_second"], **parts, files=files)
+
+
+def summarise(single: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """`estimate` of single values by the columns `by`, stratified by `held_out`.
+
+    Returns  one row per group, in order of appearance: `by`, the fields of Estimate, failed and starts_at_first (how
+             many of the n values come from such runs), files
+    """
+    rows = []
+    for key, group in single.groupby(list(by), sort=False, dropna=False):
+        marks = {name: int(group[name].sum()) if name in group else 0 for name in ("failed", "starts_at_first")}
+        files = " ".join(dict.fromkeys(" ".join(group["files"]).split()))
+        found = estimate(group["value"], group.get("held_out"))._asdict()
+        rows.append(dict(zip(by, key, strict=True)) | found | marks | {"files": files})
+    return pd.DataFrame(rows, columns=[*by, *Estimate._fields, "failed", "starts_at_first", "files"])

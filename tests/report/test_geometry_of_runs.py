@@ -1,0 +1,153 @@
+"""The geometry of a recorded run, by names, against the stored arrays; neighbourhoods against loops."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from conftest import unit
+from made import arrays, digits, run
+
+from hypo import geometry, runs
+from hypo.figures.geometry import both_sides, heatmaps
+from hypo.geometry.neighbours import hard_negatives
+from hypo.report import geometry as report
+from hypo.report.geometry import APART, MIXED, closest_pairs, hard_share, in_words
+from hypo.sphere import to_sphere
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A run with two classes in two of four domains, the embeddings of each cell about a direction of its own."""
+    folder, random = tmp_path_factory.mktemp("records"), torch.Generator().manual_seed(0)
+    y, domains = torch.arange(120) % 2, torch.arange(120) // 2 % 2 * 3
+    centres = torch.randn(2, 4, 8, generator=random, dtype=torch.float64)
+    z = to_sphere(centres[y, domains] + 0.5 * torch.randn(120, 8, generator=random, dtype=torch.float64))
+    prototypes = to_sphere(torch.stack([z[y == c].mean(0) for c in range(2)]))
+    run(folder, embeddings=arrays(z.numpy(), y.numpy(), domains.numpy(), prototypes.numpy()))
+    return runs.load(folder).iloc[0]
+
+
+def test_variation_names_classes_and_pairs(stored):
+    found = report.variation(stored)
+    assert found[["class", "pair"]].values.tolist() == [[c, "art painting – sketch"] for c in ("dog", "house")]
+    kept = report.stored(stored).tensors()
+    for c, value in enumerate(found["sinkhorn"]):
+        own = kept["y"] == c
+        plain = geometry.intra_class_variation(kept["z"][own], kept["y"][own], kept["domains"][own])
+        np.testing.assert_allclose(value, plain["sinkhorn"].item())
+
+
+def test_the_summary_is_scale_free_where_it_says_so(stored):
+    found = report.variation_and_separation(stored)
+    assert found["V / I"] == pytest.approx(found["variation V, the largest"] / found["separation I"])
+    assert found["variation, mean over classes and pairs"] <= found["variation V, the largest"]
+
+
+def test_the_tightest_place_of_an_inequality_has_the_largest_ratio(stored):
+    sides = report.sides(stored)
+    nearest = report.tightest(sides)
+    assert not nearest.duplicated(["lemma", "quantity"]).any()
+    for line in nearest.itertuples():
+        own = sides[(sides["lemma"] == line.lemma) & (sides["quantity"] == line.quantity)]
+        assert line.left / line.right == pytest.approx((own["left"] / own["right"]).max())
+        assert line.holds == f"{own['holds'].sum()} of {len(own)}"
+        assert (line.says != "") == bool(line.right >= line.at_most)
+    assert set(sides["class"]) == {"", "dog", "house"} and set(sides["domain_b"]) == {"", "sketch"}
+
+
+def test_heatmaps_share_one_scale_and_give_their_numbers(stored):
+    low = report.variation(stored)
+    row = heatmaps({"ERM": low, "HYPO": low.assign(sinkhorn=low["sinkhorn"] / 2)}, ["a.json"])
+    html = row._repr_html_()
+    assert "variation-erm.csv" in html and "variation-hypo.csv" in html and "a.json" in html
+    erm, hypo = (figure.images["light"] for figure in row.figures)
+    assert erm != hypo
+    alone = heatmaps({"ERM": low}).figures[0].images["light"]
+    assert alone == erm, "the larger map sets the scale of both"
+    smaller = heatmaps({"HYPO": low.assign(sinkhorn=low["sinkhorn"] / 2)}).figures[0].images["light"]
+    assert smaller != hypo
+
+
+def test_both_sides_says_how_many_bounds_are_worth_something(stored):
+    nearest = report.tightest(report.sides(stored))
+    figure = both_sides(nearest, "sides")
+    bounded = nearest[nearest["at_most"].notna()]
+    assert f"in {(bounded['right'] < bounded['at_most']).sum()}." in figure.alt
+
+
+def test_a_run_without_embeddings_is_refused_with_a_sentence(tmp_path):
+    run(tmp_path)
+    with pytest.raises(FileNotFoundError, match="kept without embeddings: run it again with force"):
+        report.stored(runs.load(tmp_path).iloc[0])
+
+
+def test_samples_come_back_by_name(stored):
+    found = report.stored(stored)
+    frame = report.samples(stored, found)
+    assert set(frame["class"]) == {"dog", "house"} and set(frame["domain"]) == {"art_painting", "sketch"}
+    assert (frame["prediction"] == frame["class"]).all() and set(frame["part"]) == {"id_test"}
+
+
+def test_epsilon_hat_is_stratified_by_domain_and_stands_below_the_papers(tmp_path):
+    values = {("photo", 0): 0.1, ("photo", 1): 0.2, ("sketch", 0): 0.4, ("sketch", 1): 0.3}
+    for (domain, seed), epsilon in values.items():
+        run(tmp_path, held_out=domain, seed=seed, epsilon_hat=epsilon)
+    own = runs.estimate([*values.values()], [domain for domain, _ in values])
+    shown = report.epsilon_table(runs.load(tmp_path)).frame
+    assert shown["numbers"].tolist() == ["paper"] * 3 + ["ours"]
+    assert shown["epsilon-hat"].iloc[-1].startswith(f"{own.value:.3f} [") and shown["n"].iloc[-1] == "4"
+
+
+def test_trained_prototypes_are_gathered_by_benchmark_and_method(tmp_path):
+    digits(tmp_path, 0.5, etf_gap=0.1)
+    digits(tmp_path, 0.5, seed=1, etf_gap=0.3, embeddings=arrays(np.eye(2), np.arange(2), np.zeros(2, int), np.eye(2)))
+    shown = report.trained_prototypes(runs.load(tmp_path)).frame
+    assert shown["gap"].tolist() == pytest.approx([0.2]) and shown["runs"].tolist() == [2]
+    assert shown["ETF's separation"].tolist() == pytest.approx([10 / 9])
+    ((name, prototypes),) = report.kept_prototypes(runs.load(tmp_path)).items()
+    assert "seed 1" in name and prototypes.shape == (2, 2)
+
+
+# Neighbourhoods by name
+
+
+def some(n=60, classes=3, domains=2, seed=0):
+    rng = np.random.default_rng(seed)
+    return unit(n, 5, seed=seed).numpy(), rng.integers(classes, size=n), rng.integers(domains, size=n)
+
+
+def frame_of(y, e):
+    names = pd.DataFrame({"class": y, "domain": e}).map(str)
+    return names.assign(index=100 + np.arange(len(y)), part="id_test", prediction=None)
+
+
+def test_the_share_of_hard_negatives_is_that_of_nearer_ones():
+    z, y, e = some()
+    found = hard_negatives(z, y, e)
+    shown = hard_share(frame_of(y, e), z)
+    nearer = (found["same_cosine"] > found["other_cosine"]).mean()
+    assert shown.loc["all", "nearest is of the same domain (%)"] == pytest.approx(100 * nearer)
+
+
+def test_the_closest_pairs_are_of_one_domain_two_classes_and_no_two_alike():
+    z, y, e = some()
+    pairs = closest_pairs(frame_of(y, e), z, count=3)
+    assert pairs["domain"].tolist() == ["0"] * 3 + ["1"] * 3
+    for domain, own in pairs.groupby("domain"):
+        a, b = own["index_a"] - 100, own["index_b"] - 100
+        assert {*e[a], *e[b]} == {int(domain)}
+        assert (y[a] != y[b]).all()
+        assert len({frozenset(classes) for classes in zip(y[a], y[b], strict=True)}) == 3
+        assert own["cosine"].is_monotonic_decreasing
+        both = np.flatnonzero(e == int(domain))
+        best = max(z[i] @ z[j] for i in both for j in both if y[i] != y[j])
+        assert own["cosine"].iloc[0] == pytest.approx(best)
+
+
+@pytest.mark.parametrize(("mixed", "apart"), [(True, True), (True, False), (False, True)])
+def test_words_follow_the_numbers(mixed, apart):
+    index = pd.MultiIndex.from_product([(APART, MIXED), ("training domains", "all domains")])
+    values = pd.DataFrame({"ERM": 0.5, "HYPO": np.where(index.get_level_values(0) == APART, apart, mixed) * 0.8}, index)
+    said = in_words(values)
+    assert ("observation holds" in said) == mixed
+    assert ("second holds" in said) == apart

@@ -1,0 +1,165 @@
+"""Differences between settings are between runs that differ in nothing else, and what was not run says so."""
+
+import math
+import statistics
+
+import pytest
+from made import PACS, digits, run
+from scipy import stats
+
+from hypo import runs
+from hypo.paper import table
+from hypo.report import studies
+from hypo.report.text import number
+
+WITHOUT = {"settings": {"separation": False}}
+CONTRAST = "separation loss: with − without"
+
+
+def line(label, folder, row, benchmark, column):
+    found = studies.numbers(label, runs.load(folder))
+    own = found[(found["row"] == row) & (found["who"] == "ours") & (found["benchmark"] == benchmark)]
+    return next(own[own["column"] == column].itertuples(), None)
+
+
+def test_the_difference_is_paired_by_seed_and_domain(tmp_path):
+    full, less = (0.80, 0.70, 0.75), (0.78, 0.69, 0.70)
+    for seed in range(3):
+        digits(tmp_path, full[seed], seed=seed)
+        digits(tmp_path, less[seed], seed=seed, **WITHOUT)
+    digits(tmp_path, 0.1, seed=3)  # no partner
+    digits(tmp_path, 0.1, held_out="photo", **WITHOUT)  # no partner
+    digits(tmp_path, 0.1, seed=0, settings={"separation": False, "temperature": 0.5})  # another setting
+    found = line("ablation-sep", tmp_path, CONTRAST, "digits", "cartoon")
+    gaps = [100 * (a - b) for a, b in zip(full, less, strict=True)]
+    low, high = stats.ttest_1samp(gaps, 0).confidence_interval(0.95)
+    assert (found.n, found.value, found.low, found.high) == pytest.approx((3, statistics.mean(gaps), low, high))
+    alone = line("ablation-sep", tmp_path, "with separation loss", "digits", "cartoon")
+    assert alone.n == 4 and alone.sd > found.sd
+    assert line("ablation-sep", tmp_path, CONTRAST, "digits", "photo") is None
+
+
+def test_the_average_of_a_contrast_is_stratified_by_domain_and_needs_them_all(tmp_path):
+    gaps = {}
+    for place, domain in enumerate(PACS):
+        for seed in range(2):
+            gaps[domain, seed] = 1.0 + 3 * place + 0.5 * seed
+            digits(tmp_path, 0.5 + gaps[domain, seed] / 100, held_out=domain, seed=seed)
+            if (domain, seed) != ("sketch", 1):
+                digits(tmp_path, 0.5, held_out=domain, seed=seed, **WITHOUT)
+    del gaps["sketch", 1]
+    found = line("ablation-sep", tmp_path, CONTRAST, "digits", "average")
+    own = runs.estimate([*gaps.values()], [domain for domain, _ in gaps])
+    assert (found.value, found.low, found.high, found.n) == pytest.approx((own.value, own.low, own.high, 7))
+    assert line("ema-lp", tmp_path, "prototypes: averages − learnable", "digits", "average") is None
+
+
+def test_a_comparison_with_a_run_that_failed_says_so_in_its_cell(tmp_path):
+    for seed in range(2):
+        digits(tmp_path, 0.8, seed=seed)
+        digits(tmp_path, 0.2 + 0.1 * seed, seed=seed, cosine=0.99 if seed else 0.1, **WITHOUT)
+    shown = studies.table("ablation-sep", runs.load(tmp_path)).frame.set_index(["variant", "numbers"])["cartoon"]
+    assert shown[CONTRAST, "ours, the digits, demo scale"].endswith("]\n1 of 2 failed to train")
+    assert shown["without separation loss", "ours, the digits, demo scale"].endswith("\n1 of 2 failed to train")
+    assert "failed" not in shown["with separation loss", "ours, the digits, demo scale"]
+
+
+def test_swad_is_a_rule_of_selection_and_a_valley_from_the_start_is_said(tmp_path):
+    for seed in range(2):
+        run(tmp_path, seed=seed, ood=0.7, rules={"swad": {"ood_accuracy": 0.75}}, interval={"starts_at_first": True})
+    shown = studies.table("pcl-swad", runs.load(tmp_path)).frame.set_index(["variant", "numbers"])["cartoon"]
+    source = "ours, PACS, cpu scale"
+    assert shown["HYPO", source] == "70.0 ± 0.0"
+    assert shown["HYPO + SWAD", source] == "75.0 ± 0.0\nSWAD from the start in 2 of 2"
+    assert shown["HYPO: with SWAD − without", source] == "+5.0 [+5.0, +5.0]\nSWAD from the start in 2 of 2"
+
+
+def test_runs_that_failed_are_counted_by_setting(tmp_path):
+    assert studies.failures(runs.load(tmp_path)) == "Runs that failed to train: none."
+    for seed in range(2):
+        digits(tmp_path, 0.1, seed=seed, validation_accuracy=0.1 if seed else 0.9, **WITHOUT)
+    digits(tmp_path, 0.1)  # low on the held-out domain only
+    found = studies.failures(runs.load(tmp_path))
+    assert found == "Runs that failed to train: the digits, cartoon: hypo separation=false (1 of 2)."
+
+
+def test_runs_on_corruptions_are_another_matter(tmp_path):
+    digits(tmp_path, 0.8)
+    digits(tmp_path, {"fog": {"1": 0.1}}, held_out=None)
+    found = line("ema-lp", tmp_path, "moving averages", "digits", "cartoon")
+    assert (found.value, found.n) == (80.0, 1)
+
+
+def test_scales_are_never_mixed_and_only_the_papers_data_has_a_difference_to_it(tmp_path):
+    run(tmp_path, ood=0.9)
+    digits(tmp_path, 0.5)
+    on_pacs = line("ema-lp", tmp_path, "moving averages", "pacs", "cartoon")
+    on_digits = line("ema-lp", tmp_path, "moving averages", "digits", "cartoon")
+    assert (on_pacs.value, on_pacs.n) == (pytest.approx(90), 1)
+    assert on_pacs.difference == pytest.approx(90 - 82.3)
+    assert on_digits.value == pytest.approx(50) and math.isnan(on_digits.difference)
+
+
+def test_digits_stand_beside_pacs_only(tmp_path):
+    digits(tmp_path, 0.5)
+    assert studies.numbers("vlcs-swad", runs.load(tmp_path))["who"].unique().tolist() == ["paper"]
+
+
+def test_an_average_takes_the_seeds_that_have_every_domain(tmp_path):
+    for seed, domains in ((0, PACS), (1, PACS[:2])):
+        for at, domain in enumerate(domains):
+            digits(tmp_path, 0.5 + 0.1 * at, held_out=domain, seed=seed)
+    found = line("ema-lp", tmp_path, "moving averages", "digits", "average")
+    assert (found.value, found.n) == (pytest.approx(65), 1)
+
+
+@pytest.mark.parametrize("label", studies.STUDIES)
+def test_every_printed_number_is_shown_and_every_variant_is_run_or_not_run(label, tmp_path):
+    study = studies.STUDIES[label]
+    shown = studies.table(label, runs.load(tmp_path)).frame
+    theirs = shown[shown["numbers"].str.startswith("paper")]
+    printed = [number(value) for value in table(label)["value"]]
+    assert theirs[theirs["variant"].isin(study.variants)].iloc[:, 3:].to_numpy().ravel().tolist() == printed
+    assert {theirs for theirs, _ in study.variants.values()} == set(table(label)["method"])
+    ours = shown[shown["numbers"].str.startswith("ours")]
+    assert set(ours["variant"]) == set(study.variants)
+    assert set(ours.iloc[:, 3:].to_numpy().ravel()) == {"not run"}
+
+
+def test_a_contrast_is_of_the_average_where_there_is_one(tmp_path):
+    digits(tmp_path, 0.8)
+    digits(tmp_path, 0.7, **WITHOUT)
+    found = studies.contrasts(["ablation-sep", "ema-lp"], runs.load(tmp_path))
+    assert found["column"].tolist() == ["average", "cartoon", "average"]
+    assert found["value"].tolist() == pytest.approx([88.0 - 87.2, 10, 88.0 - 86.7])
+
+
+def test_a_sweep_changes_one_field_and_lists_what_was_not_run(tmp_path):
+    for seed, (low, base) in enumerate(((0.5, 0.6), (0.6, 0.8))):
+        digits(tmp_path, base, seed=seed)
+        digits(tmp_path, low, seed=seed, settings={"momentum": 0.5})
+    digits(tmp_path, 0.1, settings={"momentum": 0.5, "temperature": 0.9})
+    digits(tmp_path, 0.3, settings={"momentum": 0.7})
+    single = studies.sweep(runs.load(tmp_path), "momentum")
+    assert single.groupby("momentum")["value"].mean().to_dict() == pytest.approx({0.5: 55, 0.7: 30, 0.95: 70})
+    shown = studies.sweep_table(single, "momentum", 0.95, "digits").frame.set_index("momentum")
+    low, high = stats.ttest_1samp([-10, -20], 0).confidence_interval(0.95)
+    expected = f"−15.0 [{number(low, sign=True)}, {number(high, sign=True)}]"
+    assert shown.loc["0.5", "minus the accuracy at 0.95 (points)"] == expected
+    assert shown.loc["0.7", "minus the accuracy at 0.95 (points)"] == "−30.0 (one seed, no interval)"
+    assert shown.loc["0.99", "accuracy (%)"] == "not run" and shown.loc["0.99", "n"] == 0
+    assert shown.loc["0.95, the paper's", "n"] == 2
+
+
+def test_gains_name_what_was_looked_for(tmp_path):
+    digits(tmp_path, 0.6, algorithm="pcl", rules={"swad": {"ood_accuracy": 0.65}})
+    found = studies.gains(runs.load(tmp_path), {"rule": "swad"}, "SWAD", ["erm", "pcl"])
+    assert found.frame.to_numpy().tolist() == [
+        ["pcl", "the digits", "demo", "cartoon", "+5.0 (one seed, no interval)", 1]
+    ]
+    assert "looked for: erm and pcl" in found.caption
+
+
+def test_a_misspelt_table_names_the_nearest(tmp_path):
+    with pytest.raises(ValueError, match="unknown study 'ablation-sepp': did you mean ablation-sep"):
+        studies.numbers("ablation-sepp", runs.load(tmp_path))

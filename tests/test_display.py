@@ -1,0 +1,64 @@
+"""What a page shows of numbers, and what it gives away of them."""
+
+import base64
+import io
+import re
+
+import pandas as pd
+
+from hypo.display import banner, show
+from hypo.report.table import Table
+
+
+def saved(html: str) -> pd.DataFrame:
+    (encoded,) = re.findall(r'href="data:text/csv;base64,([^"]+)"', html)
+    return pd.read_csv(io.BytesIO(base64.b64decode(encoded)))
+
+
+FRAME = pd.DataFrame({"style": ["a <b>", "[pacs](pacs.html)"], "accuracy": [81.257, float("nan")]})
+
+
+def test_the_csv_of_a_table_has_every_digit():
+    html = show(FRAME, "styles")._repr_html_()
+    assert 'download="styles.csv"' in html
+    pd.testing.assert_frame_equal(saved(html), FRAME)
+    wide = FRAME.assign(n=[3, 1])
+    pd.testing.assert_frame_equal(saved(show(FRAME, "styles", numbers=wide)._repr_html_()), wide)
+
+
+def test_text_is_escaped_links_are_links_and_missing_numbers_are_empty():
+    html = show(FRAME, "styles", "in <percent>")._repr_html_()
+    assert "a &lt;b&gt;" in html and "in &lt;percent&gt;" in html
+    assert '<a href="pacs.html">pacs</a>' in html
+    assert "<td>81.3</td>" in html and "<td></td>" in html
+
+
+def test_records_behind_a_table_are_named_once_each():
+    html = show(FRAME, "styles", records=["b.json a.json", "a.json"])._repr_html_()
+    assert "2 records" in html and "a.json<br>b.json" in html
+
+
+def test_a_named_index_is_a_column_of_both():
+    html = show(FRAME.set_index("style"), "styles")._repr_html_()
+    assert list(saved(html)) == ["style", "accuracy"]
+    assert '<th class="text">style</th>' in html
+
+
+def test_a_sentence_has_code_and_is_escaped():
+    assert show("1 < 2, see `hypo data`")._repr_html_() == "<p>1 &lt; 2, see <code>hypo data</code></p>"
+
+
+def test_a_cell_may_have_two_lines_and_negative_numbers_have_a_minus_sign():
+    html = show(pd.DataFrame({"a": ["1.0\n1 of 3 failed to train"], "b": [-0.5]}), "t")._repr_html_()
+    assert "1.0<br>1 of 3 failed to train" in html and "\N{MINUS SIGN}0.5" in html
+
+
+def test_badges_say_what_numbers_are_of():
+    html = show(Table(FRAME, "styles", about=("digits",)))._repr_html_()
+    assert '<caption><span class="hypo-badge">digits</span></caption>' in html
+
+
+def test_a_banner_has_a_line_for_each_thing_it_says():
+    assert banner("**demo scale**: a < b", "why") == (
+        '<div class="hypo-banner"><strong>demo scale</strong>: a &lt; b<br>why</div>'
+    )

@@ -1,0 +1,91 @@
+"""papermill without an output path, as a reader types it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hypo.notebook.papermill import with_output
+
+TOP = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def book(tmp_path, monkeypatch):
+    (tmp_path / "book").mkdir()
+    for name in ("_toc.yml", "pacs.ipynb"):
+        (tmp_path / "book" / name).touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("typed", "output"),
+    [
+        ("book/pacs.ipynb", "_runs/pacs.ipynb"),
+        ("book/pacs.ipynb -p held_out cartoon", "_runs/pacs-cartoon.ipynb"),
+        ("-p held_out cartoon -p seed 1 book/pacs.ipynb", "_runs/pacs-cartoon-1.ipynb"),
+        ("--no-progress-bar -k python3 book/pacs.ipynb -r benchmark a/b", "_runs/pacs-a_b.ipynb"),
+        ("--log-level=INFO --cwd book book/pacs.ipynb", "_runs/pacs.ipynb"),
+    ],
+)
+def test_a_page_gets_an_output_path_named_by_its_parameters(book, typed, output):
+    words = typed.split()
+    at = words.index("book/pacs.ipynb") + 1
+    assert with_output(words) == [*words[:at], output, *words[at:]]
+    assert (book / "_runs").is_dir()
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "book/pacs.ipynb out.ipynb -p held_out cartoon",
+        "book/pacs.ipynb - -p held_out cartoon",
+        "book/missing.ipynb",
+        "notes.txt",
+        "--help-notebook book/pacs.ipynb",
+        "--help",
+        "",
+    ],
+)
+def test_every_other_call_of_papermill_is_left_alone(book, typed):
+    assert with_output(typed.split()) == typed.split()
+    assert not (book / "_runs").exists()
+
+
+def test_a_notebook_outside_a_book_is_left_alone(book):
+    (book / "own.ipynb").touch()
+    assert with_output(["own.ipynb"]) == ["own.ipynb"]
+
+
+@pytest.mark.parametrize("stdin", [subprocess.DEVNULL, subprocess.PIPE], ids=["null", "pipe"])
+def test_the_literal_command_writes_the_page(tmp_path, stdin):
+    import nbformat
+
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "_toc.yml").touch()
+    cell = nbformat.v4.new_code_cell("held_out = 'photo'", metadata={"tags": ["parameters"]})
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    page = nbformat.v4.new_notebook(cells=[cell, nbformat.v4.new_code_cell("print(held_out)")], metadata=kernel)
+    nbformat.write(page, tmp_path / "book" / "pacs.ipynb")
+    command = [Path(sys.executable).with_name("papermill"), "book/pacs.ipynb", "-p", "held_out", "cartoon"]
+    result = subprocess.run(command, cwd=tmp_path, stdin=stdin, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    written = nbformat.read(tmp_path / "_runs" / "pacs-cartoon.ipynb", as_version=4)
+    assert written.cells[-1].outputs[0].text == "cartoon\n"
+
+
+def test_papermill_loads_nothing_heavy_through_the_entry_point():
+    code = "import sys, hypo.notebook.papermill; sys.exit(bool({'torch', 'numpy', 'pandas'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=TOP, check=False).returncode == 0
+
+
+def test_the_entry_point_names_this_module():
+    import tomllib
+    from importlib.metadata import EntryPoint
+
+    ((name, value),) = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["entry-points"][
+        "papermill.io"
+    ].items()
+    assert EntryPoint(name, value, "papermill.io").load().__module__ == with_output.__module__

@@ -1,0 +1,144 @@
+"""The plan of the runs behind the book, and a record that is run again."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from helpers import run, small_runs
+
+from hypo import records
+from hypo.config import configure
+from hypo.training import engine, evidence, verify
+
+TOP = Path(__file__).resolve().parents[2]
+PLAN = """
+- what: first
+  why: a test
+  runs: {benchmark: digits, scale: demo, held_out: [photo, sketch], algorithm: erm, seed: [0, 1], epochs: 1, dim: 8}
+- what: second
+  why: another
+  runs: {benchmark: digits, scale: demo, held_out: photo, algorithm: hypo, epochs: 1, dim: 8}
+  also:
+    - {temperature: [0.1, 0.5]}
+    - {separation: false}
+- what: again
+  why: what the first has already
+  runs: {benchmark: digits, scale: demo, held_out: photo, algorithm: erm, epochs: 1, dim: 8}
+"""
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("RECORDS", "RUNS", "DATA"):
+        monkeypatch.setenv(f"HYPO_{name}", str(tmp_path / name))
+    return tmp_path
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    path = tmp_path / "plan.yml"
+    path.write_text(PLAN)
+    return path
+
+
+def test_a_plan_is_every_combination_once_in_its_order(plan):
+    """All of the first seed before the second: a table without spread comes before half a table with it."""
+    runs = evidence.plan(plan)
+    assert [planned.what for planned in runs] == ["first"] * 4 + ["second"] * 3
+    assert [(p.settings["held_out"], p.settings["seed"]) for p in runs[:4]] == [
+        ("photo", 0),
+        ("sketch", 0),
+        ("photo", 1),
+        ("sketch", 1),
+    ]
+    assert [p.settings.get("temperature") for p in runs[4:]] == [0.1, 0.5, None]
+
+
+def test_each_run_of_the_plan_is_a_command_that_means_it(plan):
+    for planned in evidence.plan(plan):
+        words = evidence.command(planned.settings)[1:]
+        given = {
+            name.removeprefix("--").replace("-", "_"): text for name, text in zip(words[::2], words[1::2], strict=True)
+        }
+        assert configure(**given) == configure(**planned.settings)
+
+
+def test_the_committed_plan_can_be_read_and_holds_the_main_table():
+    runs = evidence.plan()
+    main = [
+        p.settings for p in runs if p.settings["benchmark"] == "pacs" and not set(p.settings) & {"lr", "temperature"}
+    ]
+    for algorithm in ("hypo", "erm", "pcl"):
+        for held_out in ("art_painting", "cartoon", "photo", "sketch"):
+            wanted = {"algorithm": algorithm, "held_out": held_out, "scale": "cpu"}
+            seeds = [s["seed"] for s in main if wanted.items() <= s.items() and "head" not in s]
+            assert {0, 1, 2} <= {*seeds} or (held_out == "cartoon" and {1, 2} <= {*seeds})
+
+
+def test_a_misspelt_key_of_the_plan_gets_a_sentence(tmp_path):
+    (tmp_path / "plan.yml").write_text(yaml.safe_dump([{"what": "x", "why": "y", "run": {}}]))
+    with pytest.raises(ValueError, match="did you mean runs"):
+        evidence.plan(tmp_path / "plan.yml")
+
+
+def test_what_is_missing_is_made_and_what_is_there_is_not(plan, capsys):
+    plan.write_text(
+        PLAN.split("- what: second")[0].replace("[photo, sketch]", "photo").replace("seed: [0, 1]", "seed: 0")
+    )
+    assert "first: 0 of 1 recorded" in evidence.listing(path=plan)
+    assert evidence.make(2, path=plan) == 0
+    (path,) = records.folder().glob("*.json")
+    made = path.stat().st_mtime_ns
+    assert evidence.make(2, path=plan) == 0
+    assert path.stat().st_mtime_ns == made
+    assert "1 of 1 runs are recorded, 0 to make" in capsys.readouterr().out
+    assert evidence.listing(path=plan).startswith("first: 1 of 1 recorded")
+
+
+def test_an_interrupt_ends_the_runs_and_the_next_call_goes_on(plan, tmp_path):
+    code = f"from pathlib import Path; from hypo.training import evidence; evidence.make(2, path=Path({str(plan)!r}))"
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    while not [*(tmp_path / "RUNS").glob("*.lock")] and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() != 0
+    assert len([*records.folder().glob("*.json")]) < 7
+
+
+def test_a_run_on_the_same_machine_is_verified_to_the_last_bit(tmp_path, monkeypatch):
+    small_runs(tmp_path, monkeypatch)
+    monkeypatch.setattr(verify, "load", engine.load)
+    record = run(epochs=1)
+    (path,) = records.folder().glob("*.json")
+    verdict = verify.verify(path)
+    assert verdict.agrees and "to the last bit" in verdict.sentence
+    assert verdict.measures["ood_accuracy"][0] == record["final"]["validation"]["ood_accuracy"]
+
+
+def test_another_result_is_judged_by_the_spread_of_the_seeds(tmp_path, monkeypatch):
+    small_runs(tmp_path, monkeypatch)
+    monkeypatch.setattr(verify, "load", engine.load)
+    run(epochs=1)
+    (path,) = records.folder().glob("*.json")
+    train = engine.train
+
+    def otherwise(*arguments):
+        record, *rest = train(*arguments)
+        final = record["final"]["validation"]
+        record = json.loads(json.dumps(record))
+        record["final"]["validation"]["ood_accuracy"] = min(1.0, final["ood_accuracy"] + 0.4)
+        return record, *rest
+
+    monkeypatch.setattr(verify, "train", otherwise)
+    verdict = verify.verify(path)
+    assert not verdict.agrees and "no other seeds" in verdict.sentence
+    monkeypatch.setattr(verify, "seed_spread", lambda *_: dict.fromkeys(verify.MEASURES, 0.5))
+    assert verify.verify(path).agrees
+    monkeypatch.setattr(verify, "seed_spread", lambda *_: dict.fromkeys(verify.MEASURES, 0.01))
+    verdict = verify.verify(path)
+    assert not verdict.agrees and "outside the spread of the seeds: ood_accuracy" in verdict.sentence
