@@ -13,8 +13,7 @@ A method overrides as little as makes it that method:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
@@ -182,13 +181,17 @@ class Algorithm(nn.Module):
         return None
 
 
-@contextmanager
-def unmoved(network: nn.Module) -> Iterator[None]:
-    """Inside, buffers of the network may move; afterwards they are what they were."""
-    before = [buffer.clone() for buffer in network.buffers()]
-    try:
-        yield
-    finally:
+class unmoved:
+    """Inside, buffers of the network may move; afterwards they are what they were. May be entered again and again, as
+    a part of the batch is when two gradients are taken of one pass."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+
+    def __enter__(self) -> None:
+        self.before = [buffer.clone() for buffer in self.network.buffers()]
+
+    def __exit__(self, *_: object) -> None:
         with torch.no_grad():
-            for buffer, value in zip(network.buffers(), before, strict=True):
+            for buffer, value in zip(self.network.buffers(), self.before, strict=True):
                 buffer.copy_(value)

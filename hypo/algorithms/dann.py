@@ -40,6 +40,11 @@ class DANN(Algorithm):
     Hyperparameters = Hyperparameters
     sampling = "per_domain"
 
+    @classmethod
+    def defaults(cls, scale: str, benchmark: str, held_out: str | None) -> dict[str, Any]:  # noqa: ARG003
+        """From random weights the encoder at lambda = 1 hides the domains and never learns the classes."""
+        return {"penalty": 0.1} if scale == "demo" else {}
+
     def build(self, net: HypoNet) -> None:
         super().build(net)
         self.discriminator = mlp(self.feature_dim, self.config.method.hidden, self.num_domains)

@@ -66,8 +66,10 @@ def moved(module: nn.Module, steps: Sequence[Tensor | None]) -> Iterator[None]:
         for parameter, step in zip(parameters, steps, strict=True):
             if step is not None:
                 parameter.add_(step)
-    with unmoved(module):
-        yield
-    with torch.no_grad():
-        for parameter, value in zip(parameters, before, strict=True):
-            parameter.copy_(value)
+    try:
+        with unmoved(module):
+            yield
+    finally:
+        with torch.no_grad():
+            for parameter, value in zip(parameters, before, strict=True):
+                parameter.copy_(value)

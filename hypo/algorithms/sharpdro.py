@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 
-from hypo.algorithms.base import Algorithm, Batch, setting, unmoved
+from hypo.algorithms.base import Algorithm, Batch, setting
 from hypo.algorithms.groupdro import batch_risks, equal_weights, exponentiated_gradient
 from hypo.algorithms.mldg import moved
 from hypo.model import HypoNet
@@ -48,9 +47,7 @@ class SharpDRO(Algorithm):
         risks = batch_risks(self, batch)
         exponentiated_gradient(self.log_q, risks, self.config.method.eta)
         q = self.log_q.exp().to(risks)
-        # with `accumulate`, a backward pass moves the running statistics: one of the two here shall
-        with unmoved(self.network) if self.config.accumulate > 1 else nullcontext():
-            self.differentiate(q @ risks, keep_graph=True)
+        self.differentiate(q @ risks, keep_graph=True)
         weighted = [p.grad for p in parameters]
         self.differentiate(risks.mean())
         mean = [p.grad for p in parameters]
