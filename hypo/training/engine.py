@@ -88,9 +88,9 @@ def run(
         if rank() == 0:
             path = records.write(record, embeddings, force=force)
             checkpoint.clear(folder)
+            with contextlib.suppress(OSError):  # of a file that is not ours
+                folder.rmdir()
             record = records.read(path)
-    with contextlib.suppress(OSError):  # another process may be about to use it
-        folder.rmdir()
     return record
 
 
