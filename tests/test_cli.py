@@ -58,7 +58,10 @@ def test_data_shows_what_is_present_and_fetches_it_no_more(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (["dctor"], "unknown command 'dctor': did you mean doctor? valid are data, doctor, train, sweep, table"),
+        (
+            ["dctor"],
+            "unknown command 'dctor': did you mean doctor? valid are data, doctor, train, sweep, evidence, verify, algorithms, table",
+        ),
         (["data", "paks"], "unknown benchmark 'paks': did you mean pacs?"),
         (["doctor", "ofice_home"], "unknown benchmark 'ofice_home': did you mean office_home?"),
         (["doctor", "no/such/folder"], "no/such/folder is not a folder"),

@@ -85,9 +85,10 @@ def test_a_page_names_tables_and_figures_by_their_numbers(page):
 @pytest.mark.parametrize("page", [page for page in PAGES if others(page)], ids=lambda page: page.stem)
 def test_a_page_runs_with_other_parameters(page, tmp_path):
     shutil.copytree(BOOK.parent / "data" / "records", tmp_path / "records")
-    before = {*(tmp_path / "records").iterdir()}
+    before = {path: path.read_bytes() for path in (tmp_path / "records").iterdir()}
     execute(page, tmp_path, **others(page))
-    assert {*(tmp_path / "records").iterdir()} == before, "a page shows committed records, it does not add to them"
+    after = {path: path.read_bytes() for path in before if path.exists()}
+    assert after == before, "a page may train what is not recorded, and leaves the records that are there as they are"
 
 
 @pytest.mark.pages
