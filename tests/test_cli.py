@@ -60,7 +60,7 @@ def test_data_shows_what_is_present_and_fetches_it_no_more(tmp_path, capsys):
     [
         (
             ["dctor"],
-            "unknown command 'dctor': did you mean doctor? valid are data, doctor, train, sweep, evidence, verify, algorithms, table",
+            "unknown command 'dctor': did you mean doctor? valid are data, doctor, train, sweep",
         ),
         (["data", "paks"], "unknown benchmark 'paks': did you mean pacs?"),
         (["doctor", "ofice_home"], "unknown benchmark 'ofice_home': did you mean office_home?"),
