@@ -247,7 +247,8 @@ def _finish(trainer: Trainer, root: Any) -> tuple[dict[str, Any], dict[str, np.n
     epochs = {"last": float(trainer.config.epochs)} | {rule: kept["epoch"] for rule, kept in trainer.best.items()}
     first, last, valley = trainer.swad.found()
     algorithm.load_state_dict(trainer.swad.average())
-    algorithm.refit(evaluator.outputs(algorithm, "train"), evaluator.classes("train"))
+    if algorithm.prototypes() is not None:
+        algorithm.refit(evaluator.outputs(algorithm, "train"), evaluator.classes("train"))
     averaged = {
         "first": trainer.history[first]["epoch"],
         "last": trainer.history[last]["epoch"],
