@@ -15,11 +15,12 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import Any
 
+import fastjsonschema
 import jsonschema
 import numpy as np
 
@@ -176,15 +177,20 @@ def _digest(record: dict[str, Any]) -> str:
 
 
 @functools.cache
-def _validator() -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(schema())
+def _valid() -> Callable[[Any], Any]:
+    return fastjsonschema.compile(schema(), use_default=False)
 
 
 def _fault(record: Any) -> str | None:
-    """What is wrong with a record according to the schema; None when nothing is."""
-    error = jsonschema.exceptions.best_match(_validator().iter_errors(record))
-    if error is None:
+    """What is wrong with a record according to the schema; None when nothing is. Compiled code finds that something
+    is, more than ten times as fast; jsonschema says what."""
+    try:
+        _valid()(record)
         return None
+    except fastjsonschema.JsonSchemaValueException as refused:
+        error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema()).iter_errors(record))
+        if error is None:
+            return refused.message
     where = ".".join(map(str, error.absolute_path))
     return f"{where}: {error.message}" if where else error.message
 
