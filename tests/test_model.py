@@ -15,7 +15,7 @@ def test_embeddings_are_unit_vectors(backbone):
 
 
 def backbones() -> list:
-    """Every classifier but the regnets, which compute with their weights as they are built; one of each file in short."""
+    """Every classifier but the regnets, which compute with their weights when built; in short one of each file."""
     names = [n for n in torchvision.models.list_models(module=torchvision.models) if not n.startswith("regnet")]
     first = {torchvision.models.get_model_builder(name).__module__: name for name in reversed(names)}
     return [name if name in first.values() else pytest.param(name, marks=pytest.mark.slow) for name in names]
