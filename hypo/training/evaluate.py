@@ -21,7 +21,7 @@ from hypo.geometry import epsilon_hat, prototype_separation
 from hypo.sphere import class_means, etf_gap
 
 CHUNK = 256
-GRID = 2.0**-9  # of stored coordinates, exact in float16
+GRID = 2.0**-8  # of stored coordinates, exact in float16
 SEEN_BY_ORACLE = 500  # test images that the oracle, which is shown and never used, looks at after an epoch
 
 
@@ -75,14 +75,14 @@ def compact(kept: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Embeddings and prototypes (n, d) in fewer coordinates k <= d and coarser numbers, so that a record stays small.
 
     One rotation for all of them puts the directions in order of their share of the squared length; those behind the
-    first 99.9% go, and coordinates are rounded to GRID. Cosines between test samples of PACS move by 0.0007 on average
-    and by 0.004 at most.
+    first 99.5% go, and coordinates are rounded to GRID. Cosines between test samples of PACS move by 0.002 on average
+    and by less than 0.01.
     """
     names = [name for name in kept if name.endswith("_z") or name == "prototypes"]
     rows = np.concatenate([kept[name] for name in names])
     squares, directions = np.linalg.eigh(rows.T @ rows)
     share = np.cumsum(squares[::-1]) / squares.sum()
-    basis = directions[:, ::-1][:, : np.searchsorted(share, 0.999) + 1]
+    basis = directions[:, ::-1][:, : np.searchsorted(share, 0.995) + 1]
     return kept | {name: (np.round(kept[name] @ basis / GRID) * GRID).astype(np.float16) for name in names}
 
 
