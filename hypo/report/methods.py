@@ -9,13 +9,14 @@ import re
 
 from hypo import records
 from hypo.algorithms import ALGORITHMS, method
+from hypo.config import SCALES
 
 
 def relative_costs() -> dict[str, float]:
     """Time of a step over that of ERM, by method, as `make bench` last measured it; nothing where it did not."""
     path = records.home() / "bench.json"
     rows = json.loads(path.read_text()).get("methods", {"rows": []})["rows"] if path.exists() else []
-    return {row["case"]: row["ours"] / row["obvious"] for row in rows}
+    return {"erm": 1.0} | {row["case"]: row["ours"] / row["obvious"] for row in rows} if rows else {}
 
 
 def summary(name: str) -> tuple[str, str]:
@@ -26,6 +27,7 @@ def summary(name: str) -> tuple[str, str]:
 
 
 def cost(name: str) -> str:
+    """Of a step, in words."""
     return f"{found:.2f} x ERM" if (found := relative_costs().get(name)) else "not measured"
 
 
@@ -47,12 +49,12 @@ def explanation(name: str) -> str:
     for field in dataclasses.fields(kind.Hyperparameters):
         option = f"--{field.name.replace('_', '-')}"
         lines.append(f"{option:<22} {field.metadata['help']} (default: {_plain(field.default)})")
-    drawn = {
-        "pooled": "from all training domains together",
-        "per_domain": "with as many images of each training domain",
-    }
-    lines += ["", f"{'kind':<22} {kind.kind}", f"{'batches':<22} {drawn[kind.sampling]}"]
-    return "\n".join([*lines, f"{'cost of a step':<22} {cost(name)}", f"{'run it':<22} hypo train --algorithm {name}"])
+    facts = {f"at {scale} scale": kind.defaults(scale, "pacs", "cartoon") for scale in SCALES}
+    facts = {where: ", ".join(f"{k} {_plain(v)}" for k, v in changed.items()) for where, changed in facts.items()}
+    batches = {"pooled": "from all domains together", "per_domain": "with as many images of each domain"}[kind.sampling]
+    facts |= {"kind": kind.kind, "batches": batches, "cost of a step": cost(name)}
+    facts["run it"] = f"hypo train --algorithm {name}"
+    return "\n".join([*lines, "", *(f"{what:<22} {value}" for what, value in facts.items() if value)])
 
 
 def _plain(value: object) -> str:
