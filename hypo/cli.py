@@ -276,23 +276,9 @@ def _configure_algorithms(parser: argparse.ArgumentParser, _argv: Sequence[str])
 
 
 def _algorithms(args: argparse.Namespace) -> int:
-    import inspect
-    import textwrap as text
+    from hypo.report.methods import explanation, listing
 
-    from hypo.algorithms import ALGORITHMS, method
-
-    if args.name is None:
-        for name in ALGORITHMS:
-            kind = method(name)
-            own = ", ".join(f"{f.name} {f.default}" for f in dataclasses.fields(kind.Hyperparameters)) or "none"
-            summary = (inspect.getmodule(kind).__doc__ or kind.__doc__ or "").split("\n")[0]
-            print(f"{name:<10} {kind.sampling:<11} {summary}\n{'':<22} settings: {own}")
-        return 0
-    kind = method(args.name)
-    print(inspect.getmodule(kind).__doc__.strip(), text.dedent(inspect.getdoc(kind) or ""), sep="\n\n")
-    for field in dataclasses.fields(kind.Hyperparameters):
-        print(f"\n--{field.name.replace('_', '-')} (default {field.default}): {field.metadata['help']}", end="")
-    print()
+    print(listing() if args.name is None else explanation(args.name))
     return 0
 
 
