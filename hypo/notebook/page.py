@@ -9,7 +9,7 @@ import pandas as pd
 
 from hypo import runs
 from hypo.config import MAIN, Config, configure, settings
-from hypo.data.benchmarks import REGISTRY, listed, load, locate, own_folder
+from hypo.data.benchmarks import REGISTRY, listed, load, locate, own_folder, own_name
 from hypo.data.imageset import ImageSet
 from hypo.display import banner
 from hypo.report import text
@@ -109,8 +109,7 @@ def _page(
         shown, domains = benchmark, REGISTRY[benchmark].domains
     else:
         folder = own_folder(benchmark).absolute()
-        benchmark, shown, domains = str(folder), folder.resolve().name, listed(folder).domain_names
-        shown = f"./{shown}" if shown in REGISTRY else shown
+        benchmark, shown, domains = str(folder), own_name(folder.resolve().name), listed(folder).domain_names
     said = ""
     if usual != benchmark and held_out not in (None, *domains) and held_out in REGISTRY[usual].domains:
         said = f" {shown} has no domain {held_out}; its first, {domains[0]}, is held out. `held_out` chooses another."

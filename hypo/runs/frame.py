@@ -10,7 +10,6 @@ import pandas as pd
 
 from hypo import records
 from hypo.config import GENERAL, changed
-from hypo.data.benchmarks import REGISTRY
 from hypo.suggest import one_of
 
 OTHERS = (
@@ -29,7 +28,6 @@ def load(folder: str | os.PathLike[str] | None = None, **filters: Any) -> pd.Dat
     """One row per recorded run whose columns have these values: column=value or column=[values].
 
     the fields of the configuration, by name; NaN where a method does not have the field
-    benchmark          a name; ./name for a reader's folder called like a benchmark of the registry
     held_out           "" for runs that are tested on corruptions
     data, fingerprint  version of the images (empty for the digits), and the whole fingerprint
     classes, domains   names, as tuples; notes, sizes: of the benchmark and of the parts of the split
@@ -56,12 +54,11 @@ def row(record: dict[str, Any], path: Path | None = None) -> dict[str, Any]:
     """A record as a row of `load`."""
     config, benchmark = record["config"], record["benchmark"]
     different = changed(config)
-    own = "@" in config["benchmark"] and benchmark["name"] in REGISTRY
     measures = {f"{rule}.{name}": value for rule, own in record["final"].items() for name, value in own.items()}
     return (
         config
         | {
-            "benchmark": f"./{benchmark['name']}" if own else benchmark["name"],
+            "benchmark": benchmark["name"],
             "held_out": config["held_out"] or "",
             "data": record["data"],
             "config_hash": record["config_hash"],

@@ -88,7 +88,8 @@ def run(
         _meet()
         for note in images.notes:
             say(note)
-        record, embeddings, _ = train(config, images, folder, root)
+        with _enough_memory(folder):
+            record, embeddings, _ = train(config, images, folder, root)
         if rank() == 0:
             with _safe_in(folder):
                 path = records.write(record, embeddings, force=force)
@@ -150,6 +151,20 @@ def _safe_in(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(f"{sentence(error)}; {_left(folder)}; make room, and the same command goes on from it") from error
+
+
+@contextlib.contextmanager
+def _enough_memory(folder: Path) -> Iterator[None]:
+    """Say of a run that needs more memory than there is what it could do with less."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not (isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)):
+            raise
+        raise TrainingError(
+            f"there is not enough memory for this run; {_left(folder)}; raise accumulate, so that a batch passes in "
+            "parts, or lower size"
+        ) from error
 
 
 def _left(folder: Path) -> str:

@@ -56,12 +56,15 @@ def mean_loss(algorithm: Algorithm, outputs: Tensor, labels: np.ndarray) -> floa
     return F.cross_entropy(algorithm.logits(outputs), torch.from_numpy(labels).to(outputs.device)).item()
 
 
-def geometry(algorithm: Algorithm, outputs: Tensor, labels: np.ndarray) -> dict[str, float]:
-    """epsilon-hat of the samples, separation and ETF gap of the prototypes (class means where a method has none)."""
+def geometry(algorithm: Algorithm, outputs: Tensor, labels: np.ndarray) -> dict[str, float | None]:
+    """epsilon-hat of the samples, separation and ETF gap of the prototypes (class means where a method has none; None
+    where it has none and a class has no sample)."""
     y = torch.from_numpy(labels).to(outputs.device)
     with torch.no_grad():
         z = algorithm.embed(outputs)
         prototypes = algorithm.prototypes()
+        if prototypes is None and len(y.unique()) < algorithm.num_classes:
+            return dict.fromkeys(("epsilon_hat", "separation", "etf_gap"))
         if prototypes is None:
             prototypes = class_means(z, y, algorithm.num_classes)
         return {
