@@ -159,7 +159,12 @@ def _enough_memory(folder: Path) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if not (isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)):
+        words = (
+            "allocate memory",
+            "could not create a primitive",
+            "could not execute a primitive",
+        )  # torch's, oneDNN's
+        if not (isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in str(error) for word in words)):
             raise
         raise TrainingError(
             f"there is not enough memory for this run; {_left(folder)}; raise accumulate, so that a batch passes in "

@@ -6,6 +6,7 @@ dozen examples; `make faults` calls the same functions with many more and counts
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import json
@@ -39,8 +40,8 @@ EXAMPLES = 40
 PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
 TRIED: Counter[str] = Counter()
 REFUSED: Counter[str] = Counter()
-TARGETS: dict[str, Callable[[], None]] = {}
-"""What is fuzzed -> the test that does it."""
+TARGETS: dict[str, Callable[[int], Callable[[], None]]] = {}
+"""What is fuzzed -> the test that does it, given the number of examples."""
 
 
 def fuzzed(what: str, **arguments: Any) -> Callable:
@@ -53,11 +54,12 @@ def fuzzed(what: str, **arguments: Any) -> Callable:
             with warnings.catch_warnings(action="ignore"):
                 REFUSED[what] += not check(**drawn)
 
-        test = settings(max_examples=EXAMPLES, database=None, phases=PHASES, suppress_health_check=list(HealthCheck))(
-            given(**arguments)(counted)
-        )
+        def test(examples: int) -> Callable[[], None]:
+            quiet = {"database": None, "phases": PHASES, "suppress_health_check": list(HealthCheck)}
+            return settings(max_examples=examples, **quiet)(given(**arguments)(counted))
+
         TARGETS[what] = test
-        return test
+        return test(EXAMPLES)
 
     return decorate
 
@@ -371,7 +373,8 @@ def test_any_words(typed_):
     if typed_[:2] == ["doctor"] or "data" in typed_[:1]:
         typed_ = [word for word in typed_ if word not in ("pacs", "vlcs", "cifar10")]  # nothing is downloaded here
     try:
-        code = cli.main(typed_)
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            code = cli.main(typed_)
     except SystemExit as error:  # --help
         code = error.code or 0
     assert code in (0, 1, 2)
