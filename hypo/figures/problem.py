@@ -38,7 +38,7 @@ def problem(images: np.ndarray, domains: Sequence[str], held_out: str) -> Themed
         "samples of other classes; HYPO draws all samples of a class to one prototype and the prototypes apart; SWAD "
         "averages the weights along the valley of the validation loss."
     )
-    return Themed(draw, alt, (6.2, 6.8))
+    return Themed(draw, alt, (5.2, 6.2))
 
 
 def _samples(spread: float) -> np.ndarray:

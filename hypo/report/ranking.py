@@ -50,9 +50,10 @@ def table(benchmark: str, frame: pd.DataFrame | None = None) -> Table:
         shown["its rank"] = [text.number(rank, 0) for rank in first["paper_rank"]]
     for (scale, data), own in found.groupby(["scale", "data"], sort=False):
         version = f", data {data[:8]}" if found["data"].nunique() > 1 else ""
-        head = f"ours, {scale} scale{version}" if scale else "ours"
-        shown[head] = [text.cell(line, own_n=True, missing=_missing(line, total)) for line in own.itertuples()]
-        shown[f"rank of {head}"] = [text.number(rank, 0) for rank in own["rank"]]
+        where = f", {scale} scale{version}" if scale else ""
+        cells = [text.cell(line, own_n=True, missing=_missing(line, total)) for line in own.itertuples()]
+        shown[f"ours{where}"] = cells
+        shown[f"our rank{where}"] = [text.number(rank, 0) for rank in own["rank"]]
     if not printed:
         shown = shown.iloc[first["rank"].fillna(len(first)).argsort(kind="stable")].reset_index(drop=True)
     caption = (
@@ -71,7 +72,9 @@ def agreement(benchmark: str, frame: pd.DataFrame | None = None) -> str:
         both = own.dropna(subset=["paper", "value"])
         where = " ".join(filter(None, [text.data(benchmark), scale and f"at {scale} scale"]))
         opening = f"**{where}**: of the {own['paper'].notna().sum()} methods that the paper prints"
-        if len(both) < 2:
+        if not own["columns"].any():
+            said.append(f"**{where}**: nothing was run.")
+        elif len(both) < 2:
             count = "one was" if len(both) else "none was"
             said.append(f"{opening}, {count} run on every held-out domain, so there are no ranks to compare.")
         else:
