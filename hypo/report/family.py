@@ -31,12 +31,6 @@ def families() -> dict[str, list[str]]:
     return known | {"others": [name for name in ALGORITHMS if name not in listed]}
 
 
-def costs() -> dict[str, float]:
-    """Method -> time of a training step as a multiple of ERM's; empty where it was not measured."""
-    found = relative_costs()
-    return found | {"erm": 1.0} if found else {}
-
-
 def idea(name: str) -> str:
     """What the method does, as the first line of its file says it."""
     sentence, _ = summary(name)
@@ -45,7 +39,7 @@ def idea(name: str) -> str:
 
 def overview() -> Table:
     """Every method of the registry on one line, by family."""
-    measured = costs()
+    measured = relative_costs()
     rows = [
         (
             f"[{method_name(name)}](#{name})",
@@ -71,7 +65,7 @@ def cards(family: str) -> str:
 
 def card(name: str) -> str:
     """One method as Markdown: sentence and reference, formula, hyperparameters, cost, and its file, folded."""
-    kind, cost = method(name), costs().get(name)
+    kind, cost = method(name), relative_costs().get(name)
     given = {known: text for own in formulas().values() for known, text in own.items()}.get(name, {})
     opening = (inspect.getdoc(kind) or kind.__name__).split("\n\n")[0]
     parts = [

@@ -11,6 +11,7 @@ from hypo.algorithms import ALGORITHMS
 from hypo.report import text
 from hypo.report.benchmarks import columns_of, numbers
 from hypo.report.table import Table, about
+from hypo.runs.statistics import Correlation, rank_correlation
 
 
 def standings(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -78,7 +79,7 @@ def agreement(benchmark: str, frame: pd.DataFrame | None = None) -> str:
             count = "one was" if len(both) else "none was"
             said.append(f"{opening}, {count} run on every held-out domain, so there are no ranks to compare.")
         else:
-            rho = correlation(runs.rank_correlation(both["paper"], both["value"]))
+            rho = correlation(rank_correlation(both["paper"], both["value"]))
             said.append(
                 f"{opening}, {len(both)} were run on every held-out domain. The rank correlation between the printed "
                 f"averages and ours is {rho}. {_spread(both)}"
@@ -86,7 +87,7 @@ def agreement(benchmark: str, frame: pd.DataFrame | None = None) -> str:
     return "\n".join(said)
 
 
-def correlation(found: runs.Correlation) -> str:
+def correlation(found: Correlation) -> str:
     """+0.46 [−0.01, +0.76]; or what keeps it from having an interval."""
     if pd.isna(found.value):
         return "not defined, since all averages on one side are equal"

@@ -38,15 +38,6 @@ def test_a_new_method_appears_by_itself(monkeypatch):
     assert "[newcomer](#newcomer)" in [*family.overview().frame["method"]]
 
 
-def test_a_cost_is_the_measured_one_or_none(tmp_path, monkeypatch):
-    monkeypatch.setattr(family.records, "home", lambda: tmp_path)
-    (tmp_path / "bench.json").write_text(json.dumps({"core": {"rows": []}}))
-    assert family.costs() == {}
-    rows = [{"case": "coral", "ours": 3.0, "obvious": 2.0}]
-    (tmp_path / "bench.json").write_text(json.dumps({"methods": {"rows": rows}}))
-    assert family.costs() == {"coral": 1.5, "erm": 1.0}
-
-
 def test_methods_and_data_sets_are_in_the_bibliography_and_what_is_cited_too():
     assert len(KEYS) == len(set(KEYS))
     assert {*ALGORITHMS, "gvrt", "swad"} <= {*KEYS}

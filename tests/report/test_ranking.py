@@ -11,6 +11,7 @@ from hypo import paper, runs
 from hypo.algorithms import ALGORITHMS
 from hypo.figures.ranking import two_orders
 from hypo.report import ranking
+from hypo.runs.statistics import rank_correlation
 
 METHODS = ("hypo", "erm", "coral", "irm", "cdann")
 
@@ -32,7 +33,7 @@ def frame(tmp_path_factory):
 def test_the_interval_is_that_of_a_published_example():
     y = [21, 4, 9, 12, 35, 18, 10, 22, 24, 1, 6, 8, 13, 16, 19]  # of ci.spear in Bonett's R package statpsych
     x = [67, 28, 30, 28, 52, 40, 25, 37, 44, 10, 14, 20, 28, 40, 51]
-    found = runs.rank_correlation(x, y)
+    found = rank_correlation(x, y)
     assert found == pytest.approx((0.8699639, 0.5840951, 0.9638297, 15), abs=1e-6)
 
 
@@ -40,13 +41,13 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     rho, random = 0.5, np.random.default_rng(0)
     truth = 6 / np.pi * np.arcsin(rho / 2)  # of a normal distribution
     samples = random.multivariate_normal([0, 0], [[1, rho], [rho, 1]], size=(300, 20))
-    found = [runs.rank_correlation(*sample.T) for sample in samples]
+    found = [rank_correlation(*sample.T) for sample in samples]
     assert 0.9 < np.mean([each.low <= truth <= each.high for each in found]) < 0.99
 
 
 @pytest.mark.parametrize("given", [([1, 2, 3], [3, 1, 2]), ([1, 2, 3, 4], [4, 3, 2, 1]), ([1, 1, 1, 1], [1, 2, 3, 4])])
 def test_what_has_no_interval_gets_none(given):
-    found = runs.rank_correlation(*given)
+    found = rank_correlation(*given)
     assert math.isnan(found.low) and math.isnan(found.high)
     assert "[" not in ranking.correlation(found)
 
