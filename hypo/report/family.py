@@ -14,9 +14,8 @@ import yaml
 from hypo import records
 from hypo.algorithms import ALGORITHMS, method
 from hypo.paper import method_name
-from hypo.report.methods import relative_costs, summary
+from hypo.report.methods import plain, relative_costs, summary
 from hypo.report.table import Table
-from hypo.report.text import value_of
 
 
 def formulas() -> dict[str, dict[str, dict[str, str]]]:
@@ -84,12 +83,8 @@ def card(name: str) -> str:
 
 def _setting(kind: type, field: dataclasses.Field) -> str:
     """A hyperparameter with its default, and the defaults that the method has at the smaller scales."""
-    line = f"- `{field.name}` ({_short(field.default)}"
+    line = f"- `{field.name}` ({plain(field.default)}"
     for scale, benchmark in (("demo", "digits"), ("cpu", "pacs")):
         chosen = kind.defaults(scale, benchmark, None).get(field.name, field.default)
-        line += f", at {scale} scale {_short(chosen)}" if chosen != field.default else ""
+        line += f", at {scale} scale {plain(chosen)}" if chosen != field.default else ""
     return f"{line}): {field.metadata['help']}"
-
-
-def _short(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else value_of(value)
