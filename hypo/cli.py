@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
-from hypo.suggest import one_of
+from hypo.suggest import one_of, sentence
 
 WIDTHS = (15, 21, 7, 10, 25, 12)  # of the columns of `hypo data`: 100 with two spaces between them
 SHOWN = 10  # problems `hypo doctor` prints per benchmark; the rest are counted
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:
-        print(f"hypo: {error}", file=sys.stderr)
+        print(f"hypo: {sentence(error)}", file=sys.stderr)
         return 2
 
 
@@ -126,7 +126,7 @@ def _doctor(args: argparse.Namespace) -> int:
     for name in args.benchmark:
         if name not in REGISTRY:
             own_folder(name)
-    sound, broken = [], False
+    sound, unsound = [], []
     for name in args.benchmark or REGISTRY:
         presence = _presence(name, args.root) if name in REGISTRY else "yes"
         if not args.benchmark and presence in ("no", "generated"):
@@ -138,12 +138,12 @@ def _doctor(args: argparse.Namespace) -> int:
             print(f"  {problem}")
         if len(finding.problems) > SHOWN:
             print(f"  and {len(finding.problems) - SHOWN:,} more")
-        broken = broken or bool(finding.problems)
-        sound += [] if finding.problems else [name]
+        (unsound if finding.problems else sound).append(name)
     about = machine(args.root)
-    about |= {f"scale {name}": verdict for name, verdict in scales(sound, gpu=about["device"] != "CPU only").items()}
+    verdicts = scales(sound, about["device"] != "CPU only", unsound)
+    about |= {f"scale {name}": verdict for name, verdict in verdicts.items()}
     print("\n" + "\n".join(f"{key:<12} {value}" for key, value in about.items()))
-    return int(broken)
+    return int(bool(unsound))
 
 
 def _configure_train(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -186,12 +186,22 @@ def _train(args: argparse.Namespace) -> int:
     from hypo.training.launch import process_group
 
     given = {name: value for name, value in vars(args).items() if name not in OWN}
-    given["held_out"] = None if args.held_out == "none" else args.held_out
+    given["held_out"] = _held_out(args.benchmark, args.held_out)
     with process_group() as leads:
         record = run(**given, force=args.force, root=args.root)
         if leads:
             print(card(runs.row(record)))
     return 0
+
+
+def _held_out(benchmark: str, word: str) -> str | None:
+    """The domain that `--held-out` names; "none" is no domain, unless the reader's folder has one of that name."""
+    from pathlib import Path
+
+    from hypo.data.benchmarks import REGISTRY
+
+    own = benchmark not in REGISTRY and (Path(benchmark).expanduser() / word).is_dir()
+    return word if own or word != "none" else None
 
 
 def _configure_sweep(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -203,8 +213,9 @@ def _sweep(args: argparse.Namespace) -> int:
     """Every combination of the values given, one run after the other; a run that is recorded is not made again."""
     from itertools import product
 
+    from hypo.config import configure
     from hypo.data.benchmarks import REGISTRY, listed, own_folder
-    from hypo.training.engine import run
+    from hypo.training.engine import choose_scale, run
     from hypo.training.trainer import TrainingError
 
     given = {name: str(value).split(",") for name, value in vars(args).items() if name not in OWN and value is not None}
@@ -213,12 +224,15 @@ def _sweep(args: argparse.Namespace) -> int:
         point = dict(zip(given, values, strict=True))
         known = REGISTRY.get(point["benchmark"])
         domains = known.domains if known else listed(own_folder(point["benchmark"])).domain_names
-        grid += [point | {"held_out": each} for each in domains] if point["held_out"] == "each" else [point]
+        each = point["held_out"] == "each" and "each" not in domains
+        grid += [point | {"held_out": domain} for domain in (domains if each else [point["held_out"]])]
+    for point in grid:  # a mistake in the last one is found before the first is run
+        configure(**{"scale": choose_scale(point["benchmark"], args.root)} | point)
     several = [name for name in grid[0] if len({point[name] for point in grid}) > 1]
     failed = 0
     for at, point in enumerate(grid, 1):
         changed = " ".join(f"{name}={point[name]}" for name in several)
-        held_out = None if point["held_out"] == "none" else point["held_out"]
+        held_out = _held_out(point["benchmark"], point["held_out"])
         try:
             measures = run(**point | {"held_out": held_out}, force=args.force, root=args.root)["final"]["validation"]
             result = f"validation {measures['validation_accuracy']:.1%}, OOD {measures['ood_accuracy']:.1%}"

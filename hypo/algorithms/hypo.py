@@ -12,7 +12,7 @@ from hypo.algorithms.base import Algorithm, Batch, setting
 from hypo.distributed import whole_batch
 from hypo.loss import HypoLoss, falling_temperature
 from hypo.model import HypoNet
-from hypo.sphere import class_means
+from hypo.sphere import class_sums, to_sphere
 from hypo.suggest import one_of
 
 if TYPE_CHECKING:
@@ -122,7 +122,9 @@ class HYPO(Algorithm):
 
     def refit(self, outputs: Tensor, y: Tensor) -> None:
         if self.config.method.prototypes == "ema":
-            self.criterion.reset_prototypes(class_means(outputs, y, self.num_classes))
+            seen = torch.bincount(y, minlength=self.num_classes)[:, None] > 0  # some are of the held-out domain only
+            means = to_sphere(class_sums(outputs, y, self.num_classes))
+            self.criterion.reset_prototypes(torch.where(seen, means, self.criterion.prototypes))
 
     def fresh(self) -> list[nn.Module]:
         return [self.network.head, self.criterion]
