@@ -13,6 +13,7 @@ import papermill
 import pytest
 import yaml
 from papermill.exceptions import PapermillExecutionError
+from small import QUICK, folder_of
 
 from hypo.config import settings
 from hypo.paper import NUMBERS
@@ -104,3 +105,12 @@ def test_a_bad_parameter_ends_a_page_with_one_sentence(given, sentence, tmp_path
         execute(BOOK / "pacs.ipynb", tmp_path, **given)
     (line,) = error.value.traceback
     assert line.startswith(f"ParameterError: {sentence}") and "\n" not in line
+
+
+@pytest.mark.pages
+def test_the_page_of_a_benchmark_runs_on_a_folder_of_the_readers(tmp_path):
+    folder = folder_of(tmp_path / "my images")
+    made = execute(BOOK / "pacs.ipynb", tmp_path, benchmark=str(folder), algorithm="erm", **QUICK)
+    shown = "".join(str(output.get("data", "")) for cell in made.cells for output in cell.get("outputs", []))
+    assert "my images has no domain cartoon; its first, indoors, is held out" in shown
+    assert "OOD accuracy in % on my images, by held-out domain" in shown and "not of PACS" not in shown
