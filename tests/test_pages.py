@@ -12,8 +12,8 @@ import nbformat
 import papermill
 import pytest
 import yaml
+from own_folder import QUICK, folder_of
 from papermill.exceptions import PapermillExecutionError
-from small import QUICK, folder_of
 
 from hypo.config import settings
 from hypo.paper import NUMBERS

@@ -346,7 +346,7 @@ def test_a_download_does_not_leave_https(tmp_path, monkeypatch):
         url = "http://example.org/file"
 
     monkeypatch.setattr(download, "urlopen", lambda *_, **__: Answer(b"content"))
-    with pytest.raises(DownloadError, match="leads to http://example.org/file, which is not encrypted"):
+    with pytest.raises(DownloadError, match=r"leads to http://example.org/file, which is not encrypted"):
         fetch("https://example.org/file", tmp_path / "file")
     with pytest.raises(DownloadError, match="is no address on the web"):
         fetch("file:///etc/passwd", tmp_path / "file")

@@ -7,7 +7,7 @@ import ot
 import pytest
 import torch
 from conftest import labels, unit
-from small import QUICK, folder_of
+from own_folder import QUICK, folder_of
 
 import hypo
 from hypo import HypoLoss, records, separation_loss, sphere, update_prototypes, variation_loss
