@@ -23,11 +23,13 @@ PAGES = sorted(BOOK.glob("*.ipynb"))
 OTHERS = {"scale": "demo", "epochs": 1, "seed": 1, "algorithm": "erm", "dim": 2, "temperature": 0.2, "momentum": 0.5}
 """What is given to a page that has the parameter."""
 OF_ITS_OWN = {
-    "pacs": {"held_out": "sketch"},
+    "pacs": {"held_out": "sketch", "seed": 0},
+    "cifar10c": {"seed": 0},
     "office_home": {"held_out": "clipart"},
     "vlcs": {"held_out": "VOC2007"},
     "terra_incognita": {"held_out": "location_38"},
-    "swad": {"algorithm": "hypo"},
+    "swad": {"algorithm": "hypo", "held_out": "sketch", "seed": 0},
+    **dict.fromkeys(("bound", "embeddings", "variation"), {"held_out": "sketch", "seed": 0}),
 }
 """What is given to one page: of these the runs are on record, so that nothing is trained."""
 A_DAY = 24 * 3600
