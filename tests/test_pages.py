@@ -29,7 +29,7 @@ OF_ITS_OWN = {
     "vlcs": {"held_out": "VOC2007"},
     "terra_incognita": {"held_out": "location_38"},
     "swad": {"algorithm": "hypo", "held_out": "sketch", "seed": 0},
-    **dict.fromkeys(("bound", "embeddings", "variation"), {"held_out": "sketch", "seed": 0}),
+    **{page: {"held_out": "sketch", "seed": 0} for page in ("bound", "embeddings", "variation")},
 }
 """What is given to one page: of these the runs are on record, so that nothing is trained."""
 A_DAY = 24 * 3600
