@@ -1,11 +1,13 @@
 """The workflow: its targets are the paper's, a killed one goes on, and nothing is run twice."""
 
+import contextlib
 import importlib.util
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -80,21 +82,28 @@ def test_the_name_of_a_record_is_known_before_the_run(monkeypatch):
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("RECORDS", "RUNS", "DATA"):
         monkeypatch.setenv(f"HYPO_{name}", str(tmp_path / name.lower()))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("PYTHONPATH", str(TOP))
     (tmp_path / "plan.yml").write_text(yaml.safe_dump(PLAN))
-    return tmp_path
+    yield tmp_path
+    while STARTED:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(STARTED.pop().pid, signal.SIGKILL)
+
+
+STARTED: list[subprocess.Popen] = []
 
 
 def start(place: Path, *words: str) -> subprocess.Popen:
     """The workflow on two cores, in a process group of its own."""
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(TOP / "workflow" / "Snakefile"), *words]
     command += ["--cores", "2", "--config", f"plan={place / 'plan.yml'}"]
-    log = (place / "log").open("a")
-    return subprocess.Popen(command, cwd=place, stdout=log, stderr=log, start_new_session=True)
+    with (place / "log").open("a") as log:
+        STARTED.append(subprocess.Popen(command, cwd=place, stdout=log, stderr=log, start_new_session=True))
+    return STARTED[-1]
 
 
 def until(condition, process: subprocess.Popen) -> None:
