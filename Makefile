@@ -26,7 +26,7 @@ test: setup
 	@$(PYTEST) $(ARGS)
 
 check: lint
-	@$(PYTEST) -m 'not slow and not pages' $(ARGS)
+	@$(PYTEST) -m 'not slow and not slurm and not gpu and not pages' $(ARGS)
 
 bench: setup
 	@$(BIN)/python -m bench $(ARGS)

@@ -75,7 +75,7 @@ def test_readme_opens_with_three_sentences_and_the_two_commands():
 
 LAYERS = """
 suggest contracts files
-sphere
+kernels sphere
 distributed
 loss model
 geometry
