@@ -1,18 +1,16 @@
-"""HypoLoss: update + losses + backward against Algorithm 1 as a plain loop, its growth, its operations, its share."""
+"""HypoLoss: update + losses + backward against Algorithm 1 as a plain loop, its growth, and its share of a step."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from unittest.mock import patch
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from bench.timing import faster, row, side_by_side
-from hypo import HypoLoss, HypoNet, kernels, sphere
+from hypo import HypoLoss, HypoNet
 from hypo.sphere import separation_loss, variation_loss
 
 SIZES = {(64, 7, 512): 3, (64, 65, 512): 3, (1024, 10, 128): 20, (512, 100, 128): 3}
@@ -69,72 +67,6 @@ def share_of_a_step(rounds: int) -> dict:
     return row(share, loss * 1e3, whole * 1e3, "ms", "< 2%", loss / whole < 0.02)
 
 
-WITHOUT_WORK = {
-    "empty",
-    "empty_like",
-    "empty_strided",
-    "new_empty",
-    "as_strided",
-    "view",
-    "_unsafe_view",
-    "reshape",
-    "slice",
-}
-WITHOUT_WORK |= {
-    "select",
-    "detach",
-    "alias",
-    "t",
-    "transpose",
-    "expand",
-    "unsqueeze",
-    "squeeze",
-    "_reshape_alias",
-    "permute",
-}
-WITHOUT_WORK |= {
-    "split",
-    "split_with_sizes",
-    "narrow",
-    "lift_fresh",
-    "item",
-    "_local_scalar_dense",
-    "unbind",
-    "diagonal",
-}
-"""Operations of torch that start no kernel on a device."""
-
-
-def operations(step: Callable[[], None]) -> int:
-    """Operations on tensors of a call that a device would start a kernel for, counted by torch's profiler."""
-    step()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        step()
-    innermost = [event for event in profile.events() if event.name.startswith("aten::") and not event.cpu_children]
-    return sum(event.name.removeprefix("aten::") not in WITHOUT_WORK for event in innermost)
-
-
-class OneOperation:
-    """In place of a kernel: any work of one operation, here a copy of its first argument into one of the others."""
-
-    def __init__(self, target: int) -> None:
-        self.target = target
-
-    def __getitem__(self, _grid: tuple[int]) -> Callable[..., object]:
-        return lambda *tensors, **_: tensors[self.target].copy_(tensors[0])
-
-
-@contextmanager
-def as_on_a_gpu() -> Iterator[None]:
-    """Inside, the update takes the path of a GPU, with one operation in place of each of its two kernels."""
-    forward, backward = (
-        patch.object(kernels, "_walk", OneOperation(8)),
-        patch.object(kernels, "_walk_back", OneOperation(7)),
-    )
-    with patch.object(sphere, "_on_gpu", lambda _: True), forward, backward:
-        yield
-
-
 def run(quick: bool = False) -> list[dict]:
     rounds = 2 if quick else 15
     rows = []
@@ -148,12 +80,5 @@ def run(quick: bool = False) -> list[dict]:
     rows.append(
         row(case, times[-1] * 1e3, times[0] * 1e3 * lengths[-1] / lengths[0], "ms", "N^1.1 or less", exponent <= 1.1)
     )
-    for n in lengths[:: len(lengths) - 1]:
-        step = ours(*batch(n, 10, 128))
-        scan = operations(step)
-        with as_on_a_gpu():
-            fused = operations(step)
-        case = f"HypoLoss step, (N, C, d) = {(n, 10, 128)}: operations, two of them kernels for GPUs, against the scan"
-        rows.append(row(case, fused, scan, "ops", "<= 100", fused <= 100))
     rows.append(share_of_a_step(2 if quick else 4))
     return rows

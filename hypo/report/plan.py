@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import heapq
+import json
 import os
 import random
 from collections.abc import Iterable, Sequence
@@ -13,12 +14,12 @@ import pandas as pd
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from hypo import records
 from hypo.algorithms import method
 from hypo.config import Config, configure
 from hypo.data.benchmarks import REGISTRY
 from hypo.data.corruptions import CORRUPTIONS
 from hypo.model import HypoNet
-from hypo.records import RULES
 from hypo.report import cost
 from hypo.report.table import Table
 from hypo.suggest import one_of
@@ -93,12 +94,26 @@ def test_images(config: Config) -> int:
 def operations(config: Config) -> float:
     """Floating-point operations of a run: the training, the evaluations during it, the measures at its end.
 
-    Methods that pass a batch through the network more than once, or through more than one network, take more.
+    Methods that pass a batch through the network more than once take more, by what `make bench` counted for them.
     """
     trained, share = cost.training_images(config), config.fraction
     validation = trained * share / (1 - share)
-    looks = config.epochs * (config.evaluations * validation + 500) + len(RULES) * (validation + test_images(config))
-    return cost.passes(config) * of(config).both + looks * of(config).forward
+    looks = config.epochs * (config.evaluations * validation + 500) + len(records.RULES) * (
+        validation + test_images(config)
+    )
+    return cost.passes(config) * of(config).both * factors().get(config.algorithm, 1.0) + looks * of(config).forward
+
+
+def bench() -> list[dict]:
+    """What `make bench` measured of growth, one row per case; nothing if it did not."""
+    path = records.home() / "bench.json"
+    return json.loads(path.read_text())["scale"]["rows"] if path.exists() else []
+
+
+@functools.cache
+def factors() -> dict[str, float]:
+    """Method -> the operations of its step over ERM's."""
+    return {each["method"]: each["ours"] / each["obvious"] for each in bench() if "method" in each}
 
 
 def hours(config: Config, device: str) -> float:
@@ -192,6 +207,72 @@ def table(
         "share runs, so the last row is less than the sum."
     )
     return Table(shown, f"plan-{scale}", caption, numbers=numbers.reset_index())
+
+
+def on_devices(scale: str = "paper") -> Table:
+    """GPU-hours of all runs on each GPU, and the time on 1, 8 and 64 of them, with and without failures."""
+    configs = [configure(**planned.settings) for planned in evidence.plan(evidence.paper_plan(), scale=scale)]
+    rows = []
+    for device, gpu in DEVICES.items():
+        lengths = [hours(config, device) for config in configs]
+        row = {"GPU": device, "peak": gpu.peak, "share": gpu.share, "hours": sum(lengths)}
+        for slots in (1, 8, 64):
+            for failures in (0.0, 1 / 24, 1.0):
+                row[slots, failures] = makespan(lengths, slots, failures)
+        rows.append(row | {"longest": max(lengths)})
+    numbers = pd.DataFrame(rows)
+    shown = {
+        "GPU": numbers["GPU"],
+        "GPU-hours": numbers["hours"].map(_hours),
+        "longest run": numbers["longest"].map(_hours),
+    }
+    for slots in (1, 8, 64):
+        usual, daily, hourly = (numbers[slots, rate].map(_hours) for rate in (0.0, 1 / 24, 1.0))
+        shown[f"on {slots}"] = usual + " (" + daily + ", " + hourly + ")"
+    stated = "; ".join(f"{name} {gpu.share:.0%} of {gpu.peak:g} TFLOP/s" for name, gpu in DEVICES.items())
+    caption = (
+        f"Hours for all {len(configs):,} runs. In brackets with a failure per GPU and day, and per GPU and hour, which "
+        f"costs {RESTART:g} s each. Simulated: whatever GPU is free takes the next run. Stated speeds: {stated}."
+    )
+    numbers.columns = [name if isinstance(name, str) else f"on_{name[0]}_failures_{name[1]:.3f}" for name in numbers]
+    return Table(pd.DataFrame(shown), "plan-devices", caption, numbers=numbers)
+
+
+def loss_growth() -> Table:
+    """Time and memory of a call of the loss as measured, by samples and classes."""
+    rows = pd.DataFrame([each for each in bench() if "kept" in each])
+    shown = pd.DataFrame(
+        {
+            "samples N": rows["samples"].map("{:,}".format),
+            "classes C": rows["classes"].map("{:,}".format),
+            "seconds": (rows["ours"] / 1e3).map("{:.2f}".format),
+            "of them matrix products": (rows["obvious"] / 1e3).map("{:.2f}".format),
+            "kept for backward, GB": (rows["kept"] / 1e9).map("{:.2f}".format),
+            "4 (N C + C²) bytes, GB": (_entries(rows["samples"], rows["classes"]) / 1e9).map("{:.2f}".format),
+        }
+    )
+    caption = (
+        "A call of HypoLoss and its backward at d = 128: processor seconds of one thread, and what is kept between the "
+        "two. The last column is one float32 for each pair of a sample and a class and each pair of classes."
+    )
+    return Table(shown, "loss-growth", caption, numbers=rows, labels=2)
+
+
+def largest_loss() -> Table:
+    """How many samples fit beside the prototypes of C classes, on GPUs of 11 and 80 GB."""
+    rows = []
+    for classes in (1_000, 10_000, 100_000, 1_000_000):
+        room = {f"{size} GB": (size * 1e9 / 3 / 4 - classes**2) / classes for size in (11, 80)}
+        rows.append({"classes": f"{classes:,}"} | {k: f"{n:,.0f}" if n >= 1 else "none" for k, n in room.items()})
+    caption = (
+        "Samples of a batch for which three arrays of N C + C² float32, logits, their softmax and its gradient, fit "
+        "into the memory of a GPU. None: the C² cosines of the separation loss alone do not."
+    )
+    return Table(pd.DataFrame(rows), "loss-limits", caption)
+
+
+def _entries(samples: pd.Series, classes: pd.Series) -> pd.Series:
+    return 4.0 * (samples * classes + classes**2)
 
 
 def _row(runs: Iterable[evidence.Planned], every: list[evidence.Planned], device: str, jobs: int) -> dict[str, float]:
