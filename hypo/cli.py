@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
-from hypo.suggest import one_of
+from hypo.suggest import one_of, sentence
 
 WIDTHS = (15, 21, 7, 10, 25, 12)  # of the columns of `hypo data`: 100 with two spaces between them
 SHOWN = 10  # problems `hypo doctor` prints per benchmark; the rest are counted
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:
-        print(f"hypo: {error}", file=sys.stderr)
+        print(f"hypo: {sentence(error)}", file=sys.stderr)
         return 2
 
 
@@ -126,7 +126,7 @@ def _doctor(args: argparse.Namespace) -> int:
     for name in args.benchmark:
         if name not in REGISTRY:
             own_folder(name)
-    sound, broken = [], False
+    sound, unsound = [], []
     for name in args.benchmark or REGISTRY:
         presence = _presence(name, args.root) if name in REGISTRY else "yes"
         if not args.benchmark and presence in ("no", "generated"):
@@ -138,12 +138,12 @@ def _doctor(args: argparse.Namespace) -> int:
             print(f"  {problem}")
         if len(finding.problems) > SHOWN:
             print(f"  and {len(finding.problems) - SHOWN:,} more")
-        broken = broken or bool(finding.problems)
-        sound += [] if finding.problems else [name]
+        (unsound if finding.problems else sound).append(name)
     about = machine(args.root)
-    about |= {f"scale {name}": verdict for name, verdict in scales(sound, gpu=about["device"] != "CPU only").items()}
+    verdicts = scales(sound, about["device"] != "CPU only", unsound)
+    about |= {f"scale {name}": verdict for name, verdict in verdicts.items()}
     print("\n" + "\n".join(f"{key:<12} {value}" for key, value in about.items()))
-    return int(broken)
+    return int(bool(unsound))
 
 
 def _configure_train(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -186,12 +186,22 @@ def _train(args: argparse.Namespace) -> int:
     from hypo.training.launch import process_group
 
     given = {name: value for name, value in vars(args).items() if name not in OWN}
-    given["held_out"] = None if args.held_out == "none" else args.held_out
+    given["held_out"] = _held_out(args.benchmark, args.held_out)
     with process_group() as leads:
         record = run(**given, force=args.force, root=args.root)
         if leads:
             print(card(runs.row(record)))
     return 0
+
+
+def _held_out(benchmark: str, word: str) -> str | None:
+    """The domain that `--held-out` names; "none" is no domain, unless the reader's folder has one of that name."""
+    from pathlib import Path
+
+    from hypo.data.benchmarks import REGISTRY
+
+    own = benchmark not in REGISTRY and (Path(benchmark).expanduser() / word).is_dir()
+    return word if own or word != "none" else None
 
 
 def _configure_sweep(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -207,7 +217,7 @@ def _sweep(args: argparse.Namespace) -> int:
     from hypo.config import configure
     from hypo.data.benchmarks import REGISTRY, listed, own_folder
     from hypo.training import evidence
-    from hypo.training.engine import recorded, run, settled
+    from hypo.training.engine import choose_scale, recorded, run, settled
     from hypo.training.trainer import TrainingError
 
     given = {name: str(value).split(",") for name, value in vars(args).items() if name not in OWN and value is not None}
@@ -216,9 +226,12 @@ def _sweep(args: argparse.Namespace) -> int:
         point = dict(zip(given, values, strict=True))
         known = REGISTRY.get(point["benchmark"])
         domains = known.domains if known else listed(own_folder(point["benchmark"])).domain_names
-        grid += [point | {"held_out": each} for each in domains] if point["held_out"] == "each" else [point]
+        each = point["held_out"] == "each" and "each" not in domains
+        grid += [point | {"held_out": domain} for domain in (domains if each else [point["held_out"]])]
+    for point in grid:  # a mistake in the last one is found before the first is run
+        configure(**{"scale": choose_scale(point["benchmark"], args.root)} | point)
     several = [name for name in grid[0] if len({point[name] for point in grid}) > 1]
-    grid = [point | {"held_out": None if point["held_out"] == "none" else point["held_out"]} for point in grid]
+    grid = [point | {"held_out": _held_out(point["benchmark"], point["held_out"])} for point in grid]
     by_workflow = evidence.snakefile() is not None and not args.force
     if by_workflow:
         grid = [settled(point, args.root) for point in grid]
@@ -320,23 +333,9 @@ def _configure_algorithms(parser: argparse.ArgumentParser, _argv: Sequence[str])
 
 
 def _algorithms(args: argparse.Namespace) -> int:
-    import inspect
-    import textwrap as text
+    from hypo.report.methods import explanation, listing
 
-    from hypo.algorithms import ALGORITHMS, method
-
-    if args.name is None:
-        for name in ALGORITHMS:
-            kind = method(name)
-            own = ", ".join(f"{f.name} {f.default}" for f in dataclasses.fields(kind.Hyperparameters)) or "none"
-            summary = (inspect.getmodule(kind).__doc__ or kind.__doc__ or "").split("\n")[0]
-            print(f"{name:<10} {kind.sampling:<11} {summary}\n{'':<22} settings: {own}")
-        return 0
-    kind = method(args.name)
-    print(inspect.getmodule(kind).__doc__.strip(), text.dedent(inspect.getdoc(kind) or ""), sep="\n\n")
-    for field in dataclasses.fields(kind.Hyperparameters):
-        print(f"\n--{field.name.replace('_', '-')} (default {field.default}): {field.metadata['help']}", end="")
-    print()
+    print(listing() if args.name is None else explanation(args.name))
     return 0
 
 

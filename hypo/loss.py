@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -117,6 +118,15 @@ class HypoLoss(nn.Module):
         variation = variation_loss.__wrapped__(z, y, anchors, self.temperature, domains)
         separation = separation_loss.__wrapped__(mu, self.temperature)
         return HypoTerms(self.weight * variation + separation, variation, separation)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> HypoLoss:
+        """Move or convert; prototypes keep their precision under `half()`, in which their updates would round away."""
+
+        def kept(x: Tensor) -> Tensor:
+            moved = fn(x)
+            return x.to(moved.device) if moved.dtype in (torch.float16, torch.bfloat16) else moved
+
+        return super()._apply(kept, recurse)
 
     def _start(self, z: Tensor, y: Tensor) -> Tensor:
         """The prototypes, with each class that starts in this batch at its mean in it; (C, d)."""

@@ -223,6 +223,11 @@ def own_folder(path: str) -> Path:
     return folder
 
 
+def own_name(name: str) -> str:
+    """A reader's folder by its name; one that is called like a benchmark of the registry is ./name, and never it."""
+    return f"./{name}" if name in REGISTRY else name
+
+
 def locate(name: str, root: str | os.PathLike[str] | None = None) -> Path | None:
     """Where the registry's benchmark `name` lies under the root, None when it is absent or lacks a part."""
     from hypo.data.cifar import is_cifar10
@@ -273,7 +278,8 @@ def load(
 
         return digits()
     if name not in REGISTRY:
-        return _decode(own_folder(name), size, root)
+        images = _decode(own_folder(name), size, root)
+        return dataclasses.replace(images, name=own_name(images.name))
     folder = locate(name, root)
     if folder is None:
         raise ValueError(absent(name, root))

@@ -28,6 +28,8 @@ ATTEMPTS = 4  # in a row without a single new byte
 PAUSE = 0.5  # seconds before the first new attempt, doubled each time
 TIMEOUT = 30  # seconds of silence
 BLOCK = 1 << 20  # bytes
+LARGEST = 1 << 30  # bytes that an archive may unpack to, and GROWTH times its own size more
+GROWTH = 50
 
 
 class DownloadError(OSError):
@@ -88,11 +90,14 @@ def unpack(archive: Path, destination: Path, place: Callable[[str], Sequence[str
 
 
 def members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Name and content of each file of a zip or tar archive; a link, a device or a name that leads out is refused."""
+    """Name and content of each file of a zip or tar archive; a link, a device, a name that leads out and more content
+    than an archive of images can hold are refused."""
+    left = LARGEST + GROWTH * archive.stat().st_size
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as opened:
             for info in opened.infolist():
                 _refuse_escape(archive, info.filename, plain=stat.S_IFMT(info.external_attr >> 16) in _PLAIN)
+                left = _refuse_bomb(archive, left - info.file_size)
                 if not info.is_dir():
                     with opened.open(info) as stream:
                         yield info.filename, stream
@@ -100,6 +105,7 @@ def members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
         with tarfile.open(archive) as opened:
             for info in opened:
                 _refuse_escape(archive, info.name, plain=info.isfile() or info.isdir())
+                left = _refuse_bomb(archive, left - info.size)
                 if info.isfile():
                     yield info.name, opened.extractfile(info)
             while opened.fileobj.read(BLOCK):  # to the end, where a compressed archive keeps its checksum
@@ -169,6 +175,13 @@ def _refuse_escape(archive: Path, name: str, plain: bool) -> None:
         )
     if not plain:
         raise DownloadError(f"{archive} holds {name!r}, a link or device; nothing was unpacked: get it anew")
+
+
+def _refuse_bomb(archive: Path, left: int) -> int:
+    if left < 0:
+        size = archive.stat().st_size
+        raise DownloadError(f"{archive} would unpack to far more than its {size:,} bytes; it was not: get it anew")
+    return left
 
 
 def _mismatch(path: Path, size: int | None, md5: str | None) -> str:

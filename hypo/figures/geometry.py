@@ -31,8 +31,9 @@ def heatmaps(maps: Mapping[str, pd.DataFrame], records: Sequence[str] = ()) -> R
                 axes.text(
                     column, row, text, ha="center", va="center", fontsize=7.5, color="black" if light else "white"
                 )
-            axes.set_xticks(range(grid.shape[1]), grid.columns, rotation=45, ha="right", rotation_mode="anchor")
-            axes.set_yticks(range(grid.shape[0]), [pair.replace(" – ", "\n") for pair in grid.index])
+            slanted = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+            axes.set_xticks(range(grid.shape[1]), grid.columns, parse_math=False, **slanted)
+            axes.set_yticks(range(grid.shape[0]), [pair.replace(" – ", "\n") for pair in grid.index], parse_math=False)
             axes.tick_params(length=0)
             axes.spines[:].set_visible(False)
             axes.set_title(title)

@@ -43,8 +43,9 @@ def confusion_matrix(counts: pd.DataFrame, where: str, records: Sequence[str] = 
                 colour = "white" if share > 60 else ink
                 axes.text(column, row, f"{share:.0f}", ha="center", va="center", fontsize=9.5, color=colour)
         ticks = range(len(classes)) if written else ()
-        axes.set_xticks(ticks, classes if written else (), rotation=90 if max(map(len, classes)) > 2 else 0)
-        axes.set_yticks(ticks, classes if written else ())
+        names = {"labels": classes if written else (), "parse_math": False}  # a folder's name is no formula
+        axes.set_xticks(ticks, **names, rotation=90 if max(map(len, classes)) > 2 else 0)
+        axes.set_yticks(ticks, **names)
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         order = "" if written else ", in alphabetical order"
