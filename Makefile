@@ -50,7 +50,7 @@ lint: setup
 	@$(BIN)/nbstripout --verify book/*.ipynb
 
 clean:
-	@rm -rf .venv _build _runs build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv _build _runs .snakemake build *.egg-info .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 setup:

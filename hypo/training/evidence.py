@@ -262,7 +262,10 @@ def by_workflow(
     """Make what is missing of the plan at `path` by Snakemake, `jobs` runs at a time; its exit code."""
     config = {"plan": str(path.resolve()), "scale": scale, "root": root and str(Path(root).resolve())}
     given = [f"{key}={json.dumps(value)}" for key, value in config.items() if value is not None]
-    words = ["--snakefile", str(snakefile()), "--cores", str(jobs), *map(target, names), "--config", *given]
+    place = runs_folder().resolve() / "workflow"
+    place.mkdir(parents=True, exist_ok=True)
+    words = ["--snakefile", str(snakefile()), "--directory", str(place), "--cores", str(jobs)]
+    words += [*map(target, names), "--config", *given]
     return subprocess.run([*_politely(), sys.executable, "-m", "snakemake", *words], check=False).returncode
 
 
