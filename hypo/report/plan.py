@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hypo import records
 from hypo.algorithms import method
-from hypo.config import Config, configure
+from hypo.config import Config
 from hypo.data.benchmarks import REGISTRY
 from hypo.data.corruptions import CORRUPTIONS
 from hypo.model import HypoNet
@@ -107,7 +107,7 @@ def operations(config: Config) -> float:
 def bench() -> list[dict]:
     """What `make bench` measured of growth, one row per case; nothing if it did not."""
     path = records.home() / "bench.json"
-    return json.loads(path.read_text())["scale"]["rows"] if path.exists() else []
+    return json.loads(path.read_text()).get("scale", {"rows": []})["rows"] if path.exists() else []
 
 
 @functools.cache
@@ -174,10 +174,8 @@ def table(
     one_of("device", device, DEVICES)
     path = evidence.paper_plan()
     every = evidence.plan(path, root, names, scale)
-    whole = evidence.plan(path, root, (), scale) if names else every
-    groups = evidence.by_heading(whole, path, scale)
-    headings = evidence.chosen(names, groups, path.stem)
-    rows = {heading: _row(groups[heading], every, device, jobs) for heading in sorted(headings, key=_number)}
+    groups = evidence.by_heading(every, path, names, scale)
+    rows = {heading: _row(groups[heading], every, device, jobs) for heading in sorted(groups, key=_number)}
     rows["all together"] = _row(every, every, device, jobs)
     numbers = pd.DataFrame(rows).T.rename_axis("artefact")
     shown = pd.DataFrame(
@@ -211,7 +209,7 @@ def table(
 
 def on_devices(scale: str = "paper") -> Table:
     """GPU-hours of all runs on each GPU, and the time on 1, 8 and 64 of them, with and without failures."""
-    configs = [configure(**planned.settings) for planned in evidence.plan(evidence.paper_plan(), scale=scale)]
+    configs = [evidence.configured(planned.settings) for planned in evidence.plan(evidence.paper_plan(), scale=scale)]
     rows = []
     for device, gpu in DEVICES.items():
         lengths = [hours(config, device) for config in configs]
@@ -278,7 +276,7 @@ def _entries(samples: pd.Series, classes: pd.Series) -> pd.Series:
 def _row(runs: Iterable[evidence.Planned], every: list[evidence.Planned], device: str, jobs: int) -> dict[str, float]:
     runs = [*{id(planned): planned for planned in runs}.values()]
     todo = [planned for planned in runs if planned.record is None]
-    configs = [configure(**planned.settings) for planned in todo]
+    configs = [evidence.configured(planned.settings) for planned in todo]
     if any(config.scale != "paper" for config in configs):
         seconds = [evidence.seconds(planned, every) for planned in todo]
         lengths = [float("nan") if took is None else took / 3600 for took in seconds]

@@ -7,6 +7,7 @@ installed, elsewhere from this process.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import itertools
 import json
@@ -103,7 +104,7 @@ def plan(
     versions: dict[tuple[str, int], str | None] = {}
     for heading in chosen(names, every, path.stem if path else "evidence"):
         for settings in every[heading]:
-            config = configure(**settings)
+            config = configured(settings)
             if (known := _key(config)) not in found:
                 data = (config.benchmark, config.size)
                 if data not in versions:
@@ -113,12 +114,27 @@ def plan(
 
 
 def by_heading(
-    every: Sequence[Planned], path: Path | None = None, scale: str | None = None, **overrides: Any
+    every: Sequence[Planned],
+    path: Path | None = None,
+    names: Sequence[str] = (),
+    scale: str | None = None,
+    **overrides: Any,
 ) -> dict[str, list[Planned]]:
-    """Heading -> its runs out of those of the whole plan; a run may be under several headings."""
-    known = {_key(configure(**planned.settings)): planned for planned in every}
+    """Heading -> its runs out of those of `plan` for the same arguments; a run may be under several headings."""
+    known = {_key(configured(planned.settings)): planned for planned in every}
     found = groups(path, scale, **overrides)
-    return {heading: [known[_key(configure(**each))] for each in runs] for heading, runs in found.items()}
+    headings = chosen(names, found, path.stem if path else "evidence")
+    return {heading: [known[_key(configured(each))] for each in found[heading]] for heading in headings}
+
+
+def configured(settings: dict[str, Any]) -> Config:
+    """The configuration of a run of the plan."""
+    return _configured(tuple(settings.items()))
+
+
+@functools.cache
+def _configured(settings: tuple[tuple[str, Any], ...]) -> Config:
+    return configure(**dict(settings))
 
 
 def _key(config: Config) -> str:
@@ -163,7 +179,7 @@ def command(settings: dict[str, Any]) -> list[str]:
 
 def seconds(planned: Planned, every: list[Planned]) -> float | None:
     """How long a run may take: the median of recorded ones of its benchmark, scale and backbone; None without any."""
-    kind = configure(**planned.settings)
+    kind = configured(planned.settings)
     times = [
         other.record["cost"]["seconds"] + other.record["cost"]["evaluation_seconds"]
         for other in every
