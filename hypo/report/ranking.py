@@ -10,7 +10,7 @@ from hypo import paper, runs
 from hypo.algorithms import ALGORITHMS
 from hypo.report import text
 from hypo.report.benchmarks import columns_of, numbers
-from hypo.report.table import Table, about
+from hypo.report.table import Table
 from hypo.runs.statistics import Correlation, rank_correlation
 
 
@@ -62,8 +62,7 @@ def table(benchmark: str, frame: pd.DataFrame | None = None) -> Table:
         f"{' in the order of the printed average' if printed else ''}. Ours: mean ± standard deviation over n seeds, "
         "selected on training-domain validation; ranks are among what was run."
     )
-    of = about([benchmark] if found["value"].notna().any() else [], paper=printed)
-    return Table(shown, f"standings-{benchmark}", caption, found["files"].dropna(), found, about=of)
+    return Table(shown, f"standings-{benchmark}", caption, found["files"].dropna(), found)
 
 
 def agreement(benchmark: str, frame: pd.DataFrame | None = None) -> str:
