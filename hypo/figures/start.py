@@ -21,6 +21,6 @@ def first_steps(traces: Mapping[str, pd.DataFrame], column: str, label: str, log
         figure.legend(loc="outside upper center", ncols=2)
 
     numbers = pd.concat({name: trace[column] for name, trace in traces.items()}, axis=1)
-    ends = "; ".join(f"{name}: {values.iloc[0]:.3g} to {values.iloc[-1]:.3g}" for name, values in numbers.bfill().items())
+    ends = "; ".join(f"{name}: {own.iloc[0]:.3g} to {own.iloc[-1]:.3g}" for name, own in numbers.bfill().items())
     alt = f"The {label} over the first {len(numbers)} steps, first to last: {ends}."
     return Themed(draw, alt, (3.5, 3), name=f"first-steps-{column}", numbers=numbers)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import pandas as pd
 import torch
 from torch import Tensor
 
+from hypo.geometry.alignment import prototype_separation
 from hypo.sphere import class_means, separation_loss, to_sphere, update_prototypes, variation_loss
 
 
@@ -33,10 +36,12 @@ def unrelated(
     momentum: float = 0.95,
     seed: int = 0,
 ) -> Unrelated:
-    """Batches of z = (e + s x) / ||.|| with one direction e and Gaussian x, whatever the class; s makes two of them meet
-    at about `cosine` in the mean, 1 being the heap.
+    """Batches of z = (e + s x) / ||.|| with one direction e and Gaussian x, whatever the class.
 
-    As in `HypoLoss`, each prototype starts at its class's mean in a first batch; `batches` more then move it.
+    cosine   of two such embeddings, about, in the mean: s is chosen for it; 1 is the heap
+    batches  how many move the prototypes
+
+    As in `HypoLoss`, each prototype starts at its class's mean, in a batch before these.
     """
     if not 0 < cosine <= 1:
         raise ValueError(f"the mean cosine of two embeddings must be in (0, 1], not {cosine}; 1 is the heap")
@@ -60,7 +65,7 @@ class Push(NamedTuple):
 
     length    root mean square of N times the gradient at an embedding
     together  squared length of their mean, over the mean of their squared lengths: 1 when all embeddings are pushed
-              one way, about 1 / N when each is pushed its own way
+              one way, about 1 / N when each is pushed its own way, NaN without any gradient
     """
 
     length: float
@@ -84,3 +89,32 @@ def _push(z: Tensor, gradient: Tensor) -> Push:
     along = len(z) * (gradient - (gradient * z).sum(dim=1, keepdim=True) * z).detach()  # (N, d) without the radial part
     squares = along.square().sum(dim=1).mean()
     return Push(squares.sqrt().item(), (along.mean(dim=0).square().sum() / squares).item())
+
+
+def by_spread(cosines: Sequence[float], temperature: float, batches: int = 1, draws: int = 10) -> pd.DataFrame:
+    """What the losses are for `unrelated` batches at these mean cosines, and how they push; means over `draws` of them.
+
+    Returns  indexed by the mean cosine of two embeddings: prototypes, the mean cosine of two of those; variation,
+             separation and total as in a training step; fresh, the variation of embeddings no prototype has seen;
+             variation_push, variation_together, separation_push, separation_together, of `pushes`
+    """
+    rows = []
+    for cosine in cosines:
+        drawn = [_state(unrelated(cosine, batches=batches, seed=seed), temperature) for seed in range(draws)]
+        rows.append(pd.DataFrame(drawn).mean())
+    return pd.DataFrame(rows, index=pd.Index(cosines, name="mean cosine"))
+
+
+def _state(given: Unrelated, temperature: float) -> dict[str, float]:
+    variation = variation_loss(given.z, given.y, given.after, temperature).item()
+    separation = separation_loss(given.after, temperature).item()
+    found = pushes(given.z, given.y, given.before, temperature)
+    return {
+        "prototypes": 1 - prototype_separation(given.after).item(),
+        "variation": variation,
+        "separation": separation,
+        "total": variation + separation,
+        "fresh": variation_loss(given.fresh, given.y, given.after, temperature).item(),
+        **{f"{term}_push": push.length for term, push in found.items()},
+        **{f"{term}_together": push.together for term, push in found.items()},
+    }

@@ -90,6 +90,32 @@ def starts(frame: pd.DataFrame, setting: str, *headings: str) -> Table:
     return _table(found, pd.DataFrame(shown).T.rename_axis("start"), "failed-by-start")
 
 
+def in_spite_of(frame: pd.DataFrame, start: str, *headings: str) -> str:
+    """One sentence: which settings fail to train with this start, and whether their prototypes are in one heap."""
+    found = planned(frame, *headings)
+    run = found[(found["start"] == start) & found["failed"].notna()]
+    said = []
+    for setting, group in run.groupby("setting", sort=False):
+        failed = group[group["failed"] > 0]
+        if len(failed):
+            cosine = failed["cosine"].mean()
+            where = "the heap" if cosine > COLLAPSED else "no heap"
+            count = f"{len(failed)} of {len(group)}"
+            said.append(f"{setting or 'the defaults'} ({count}; mean cosine of prototypes {cosine:.2f}: {where})")
+    return f"Failed to train although {start}: {'; '.join(said) or 'none'}, of {len(run)} runs."
+
+
+def elsewhere(frame: pd.DataFrame, benchmark: str, scale: str) -> str:
+    """One sentence: how many HYPO runs on a benchmark failed to train with each start, whatever else they change."""
+    here = frame[(frame["benchmark"] == benchmark) & (frame["scale"] == scale) & (frame["algorithm"] == "hypo")]
+    place = f"{text.data(benchmark)}, {scale} scale"
+    if here.empty:
+        return f"{place}: {text.NOT_RUN}."
+    starts = ["constant τ" if pd.isna(value) else f"τ falls from {value:g}" for value in here["start_temperature"]]
+    counts = here.groupby(starts)["failed"].agg(["sum", "size"]).itertuples()
+    return f"{place}: " + "; ".join(f"{c.Index}: {c.sum:.0f} of {c.size} runs failed to train" for c in counts) + "."
+
+
 def _table(found: pd.DataFrame, shown: pd.DataFrame, name: str) -> Table:
     (place,) = {*zip(found["benchmark"], found["scale"], found["held_out"], strict=True)}
     benchmark, scale, held_out = place

@@ -18,9 +18,12 @@ from hypo.training.trainer import Trainer
 def first_steps(config: Config, steps: int) -> pd.DataFrame:
     """Train HYPO on the CPU as `hypo.run` would, stop after `steps` steps, and keep nothing.
 
-    Returns one row per step: temperature; embeddings and prototypes, the mean cosine of two of them; facing, the cosine
-    between the mean embedding and the mean prototype it met; norm, the mean length of the head's output before it is
-    normalised; gradient, the norm of the gradient of all weights; total, variation and separation, the losses.
+    Returns one row per step, with the losses and
+        temperature             of the step
+        embeddings, prototypes  mean cosine of two of them
+        facing                  cosine between the mean embedding and the mean prototype it met; NaN in the first step
+        norm                    mean length of the head's output before it is normalised
+        gradient                norm of the gradient of all weights
     """
     images = load(config.benchmark, size=config.size)
     parts = split(images, config.held_out, config.seed, config.fraction, config.protocol)
@@ -29,7 +32,7 @@ def first_steps(config: Config, steps: int) -> pd.DataFrame:
     algorithm.network.head.register_forward_hook(lambda _module, _features, output: passed.append(output.detach()))
     rows = []
     for _ in range(steps):
-        met = algorithm.prototypes().clone() if rows else None  # (C, d); they start within the first step
+        met = algorithm.prototypes().mean(dim=0)
         terms = trainer.step()
         h = passed[-1]  # (N, d)
         z = to_sphere(h)
@@ -38,7 +41,7 @@ def first_steps(config: Config, steps: int) -> pd.DataFrame:
                 "temperature": algorithm.criterion.temperature,
                 "embeddings": _mean_cosine(z),
                 "prototypes": _mean_cosine(algorithm.prototypes()),
-                "facing": float("nan") if met is None else torch.cosine_similarity(z.mean(0), met.mean(0), dim=0).item(),
+                "facing": torch.cosine_similarity(z.mean(dim=0), met, dim=0).item() if rows else float("nan"),
                 "norm": h.norm(dim=1).mean().item(),
                 "gradient": get_total_norm(p.grad for p in algorithm.parameters() if p.grad is not None).item(),
                 **terms,
