@@ -71,12 +71,13 @@ def failures_by_start(frame: pd.DataFrame, *headings: str) -> Table:
     found = planned(frame, *headings)
     shown = {}
     for (algorithm, setting), group in found.groupby(["algorithm", "setting"], sort=False):
-        name = text.method_name(algorithm) + (f", {setting}" if setting else "")
+        name = f"{text.method_name(algorithm)}, {setting or 'the defaults'}"
         shown[name] = {}
         for start in dict.fromkeys(found["start"]):
             own = group[group["start"] == start]
             shown[name] |= {f"{start}: failed": _failed(own), f"{start}: validation (%)": _validation(own)}
-    return _table(found, pd.DataFrame(shown).T.rename_axis("setting"), "failed-by-setting")
+    name = f"failed-{headings[0].replace(', ', '-').replace(' ', '-')}"
+    return _table(found, pd.DataFrame(shown).T.rename_axis("setting"), name)
 
 
 def starts(frame: pd.DataFrame, setting: str, *headings: str) -> Table:
@@ -120,8 +121,8 @@ def _table(found: pd.DataFrame, shown: pd.DataFrame, name: str) -> Table:
     (place,) = {*zip(found["benchmark"], found["scale"], found["held_out"], strict=True)}
     benchmark, scale, held_out = place
     caption = (
-        f"{text.data(benchmark)}, {scale} scale, {text.words(held_out)} held out. Failed: the prototypes' mean cosine "
-        f"is above {COLLAPSED:g} after a fifth of the training, or validation accuracy is below twice chance. "
+        f"Runs on {text.data(benchmark)}, {scale} scale, {text.words(held_out)} held out. Failed: the prototypes' mean "
+        f"cosine is above {COLLAPSED:g} after a fifth of the training, or validation accuracy is below twice chance. "
         "Validation: mean ± standard deviation over the runs there are, failed ones among them."
     )
     return Table(shown, name, caption, found["files"][found["files"] != ""], found, about=about([benchmark]))
@@ -146,6 +147,7 @@ def trials(frame: pd.DataFrame) -> pd.DataFrame:
             the smaller head_lr; none while a trial of the method is missing
     """
     found = planned(frame, "search").drop(columns=["start", "setting", "cosine"])
+    found = found.sort_values(["algorithm", *RATES], ignore_index=True)
     best = found.sort_values(["validation", *RATES], ascending=[False, True, True]).drop_duplicates("algorithm")
     complete = found.groupby("algorithm")["validation"].transform(lambda values: values.notna().all())
     return found.assign(chosen=found.index.isin(best.index) & complete)

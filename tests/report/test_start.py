@@ -34,7 +34,7 @@ def test_failed_runs_are_counted_by_setting_and_start(tmp_path):
     found = start.failures_by_start(frame, *STUDY)
     row = found.frame.loc["HYPO, hard_negatives=false"]
     assert [*row] == ["2 of 3", "60.0 ± 10.0", "0 of 1", "80.0"]
-    assert found.frame.loc["HYPO", f"{CONSTANT}: failed"] == "not run"
+    assert found.frame.loc["HYPO, the defaults", f"{CONSTANT}: failed"] == "not run"
     assert len([*found.records]) == 5
     other = start.starts(frame, "hard_negatives=false", *STUDY).frame
     assert other.loc[CONSTANT, "failed"] == "2 of 3" and other.loc[FALLING, "failed"] == "0 of 1"
@@ -70,7 +70,7 @@ def test_the_trial_with_the_highest_validation_accuracy_is_chosen(tmp_path):
     frame = searched(tmp_path, {"hypo": [0.7, 0.7, 0.9, 0.8], "erm": [0.9, 0.9, 0.9, 0.8], "pcl": [0.9, 0.8, 0.7]})
     trials = start.trials(frame)
     chosen = trials[trials["chosen"]].set_index("algorithm")
-    assert [*chosen.index] == ["hypo", "erm"]
+    assert [*chosen.index] == ["erm", "hypo"]
     assert tuple(chosen.loc["hypo", ["lr", "head_lr"]]) == (0.003, 10.0)
     assert tuple(chosen.loc["erm", ["lr", "head_lr"]]) == (0.001, 10.0)
     said = start.search_in_words(frame)
