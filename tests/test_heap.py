@@ -38,8 +38,8 @@ def test_near_the_heap_gradients_are_in_proportion_to_the_distance_and_to_one_ov
 
 
 def test_the_heap_has_the_highest_total_of_embeddings_that_know_no_class():
-    for temperature in (0.1, 0.3, 1.0):
-        states = by_spread([1.0, 0.9, 0.5, 0.1], temperature, batches=30)
+    for temperature in (0.1, 1.0):
+        states = by_spread([1.0, 0.9, 0.5, 0.1], temperature, batches=15, draws=4)
         assert states["total"].is_monotonic_decreasing
         assert (states["fresh"] >= math.log(10) - 0.01).all()
         assert (states["variation"].iloc[1:] < math.log(10)).all()
@@ -90,12 +90,10 @@ def test_unrelated_embeddings_meet_at_the_cosine_asked_for():
         unrelated(0.0)
 
 
-def test_first_steps_are_those_of_a_run():
+def test_first_steps_are_watched_one_by_one():
     config = configure("digits", "hypo", "cartoon", "demo", 0, batch_size=16, dim=8, hard_negatives=False)
     found = first_steps(config, 3)
-    assert found["temperature"].iloc[0] == 1.0 and found["temperature"].is_monotonic_decreasing
+    assert found["temperature"].iloc[0] == pytest.approx(1) and found["temperature"].is_monotonic_decreasing
     assert found["facing"].isna().tolist() == [True, False, False]
     assert found[["embeddings", "prototypes"]].abs().max(axis=None) <= 1
     assert (found[["norm", "gradient"]] > 0).all(axis=None)
-    again = first_steps(config, 3)
-    assert found["total"].to_numpy() == pytest.approx(again["total"].to_numpy(), rel=1e-4)
