@@ -13,7 +13,7 @@ from hypo.config import MAIN, changed, configure
 from hypo.report import text
 from hypo.report.table import Table, about
 from hypo.runs.frame import COLLAPSED
-from hypo.training.evidence import listed
+from hypo.training.evidence import configured, groups
 
 START = ("start_temperature", "start_share", "centre", "freeze", "warmup")
 """Fields that say how a training starts."""
@@ -32,10 +32,9 @@ def planned(frame: pd.DataFrame, *headings: str) -> pd.DataFrame:
     """
     known = {_key(run): run for _, run in frame.iterrows()}
     rows: dict[Any, dict[str, Any]] = {}
-    for heading, settings in listed():
-        if heading not in headings:
-            continue
-        fields = configure(**settings).fields()
+    plan = groups()
+    for settings in (settings for heading in headings for settings in plan[heading]):
+        fields = configured(settings).fields()
         different = changed(fields)
         row = {name: fields[name] for name in (*MAIN, *RATES)}
         row["start"] = _start(fields, different)

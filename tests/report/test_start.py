@@ -7,7 +7,7 @@ from made import digits, run
 from hypo import runs
 from hypo.config import configure
 from hypo.report import start
-from hypo.training.evidence import listed
+from hypo.training.evidence import groups
 
 STUDY = ("start study", "start study, more seeds")
 CONSTANT, FALLING = "constant τ", "τ falls from 1"
@@ -53,32 +53,33 @@ def test_five_seeds_of_both_starts_are_planned_for_each_ablation_of_the_paper():
     assert {"", *wanted} <= {*found["setting"]}
 
 
-def searched(folder, accuracies: dict[str, list[float]]) -> pd.DataFrame:
-    """Records of the search with these validation accuracies, in the order of the plan."""
-    left = {name: iter(values) for name, values in accuracies.items()}
-    for what, settings in listed():
-        if what != "search" or (accuracy := next(left[settings["algorithm"]], None)) is None:
-            continue
-        main = {name: settings[name] for name in ("benchmark", "algorithm", "held_out", "scale", "seed")}
-        rates = {name: settings[name] for name in ("lr", "head_lr")}
-        run(folder, **main, settings=rates, validation_accuracy=accuracy, ood=0.123)
+RATES = sorted({(settings["lr"], settings["head_lr"]) for settings in groups()["search"]})
+
+
+def searched(folder, **accuracies: dict[tuple[float, float], float]) -> pd.DataFrame:
+    """Records of the search with these validation accuracies by method and pair of rates."""
+    for algorithm, found in accuracies.items():
+        for (lr, head_lr), accuracy in found.items():
+            settings = {"lr": lr, "head_lr": head_lr}
+            run(folder, "pacs", algorithm, "cartoon", settings=settings, validation_accuracy=accuracy, ood=0.123)
     return runs.load(folder)
 
 
 def test_the_trial_with_the_highest_validation_accuracy_is_chosen(tmp_path):
     """Of equals the smaller rate, then the smaller factor; nothing while a trial is missing."""
-    frame = searched(tmp_path, {"hypo": [0.7, 0.7, 0.9, 0.8], "erm": [0.9, 0.9, 0.9, 0.8], "pcl": [0.9, 0.8, 0.7]})
+    last = dict.fromkeys(RATES, 0.7) | {RATES[-1]: 0.9}
+    frame = searched(tmp_path, hypo=last, erm=dict.fromkeys(RATES, 0.9), pcl=dict.fromkeys(RATES[1:], 0.9))
     trials = start.trials(frame)
     chosen = trials[trials["chosen"]].set_index("algorithm")
     assert [*chosen.index] == ["erm", "hypo"]
-    assert tuple(chosen.loc["hypo", ["lr", "head_lr"]]) == (0.003, 10.0)
-    assert tuple(chosen.loc["erm", ["lr", "head_lr"]]) == (0.001, 10.0)
+    assert tuple(chosen.loc["hypo", ["lr", "head_lr"]]) == RATES[-1]
+    assert tuple(chosen.loc["erm", ["lr", "head_lr"]]) == RATES[0]
     said = start.search_in_words(frame)
-    assert "PCL: 1 of 4 trials are not run yet" in said and "instead" in said
+    assert f"PCL: 1 of {len(RATES)} trials are not run yet" in said and f"HYPO: lr {RATES[-1][0]:g}" in said
 
 
 def test_the_search_shows_nothing_of_held_out_images(tmp_path):
-    shown = start.search_table(searched(tmp_path, {"hypo": [0.7], "erm": [], "pcl": []}))
+    shown = start.search_table(searched(tmp_path, hypo={RATES[0]: 0.7}))
     text = shown.frame.to_csv() + shown.numbers.to_csv()
     assert "70.0" in text and "12.3" not in text and "0.123" not in text
 
