@@ -1,7 +1,7 @@
 """What was run: one query returns one frame; stored embeddings; the measures and statistics of runs."""
 
 from hypo.runs.frame import Setting, failed_to_train, load, made_with, of, row
-from hypo.runs.measures import MEASURES, accuracies, values
+from hypo.runs.measures import MEASURES, accuracies, leads, values
 from hypo.runs.statistics import CONFIDENCE, KEYS, Estimate, averages, estimate, paired, summarise
 from hypo.runs.stored import Embeddings, embeddings
 
@@ -17,6 +17,7 @@ __all__ = [
     "embeddings",
     "estimate",
     "failed_to_train",
+    "leads",
     "load",
     "made_with",
     "of",
