@@ -23,9 +23,10 @@ OTHERS = {"scale": "demo", "epochs": 1, "seed": 1, "algorithm": "erm", "dim": 2,
 """What is given to a page that has the parameter."""
 OF_ITS_OWN = {
     "pacs": {"held_out": "sketch"},
-    "office_home": {"held_out": "clipart"},
-    "vlcs": {"held_out": "VOC2007"},
-    "terra_incognita": {"held_out": "location_38"},
+    "office_home": {"held_out": "clipart", "scale": None},
+    "vlcs": {"held_out": "VOC2007", "scale": None},
+    "terra_incognita": {"held_out": "location_38", "scale": None},
+    "imagenet100": {"scale": None},
     "swad": {"algorithm": "hypo"},
 }
 """What is given to one page: of these the runs are on record, so that nothing is trained."""

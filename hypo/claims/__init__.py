@@ -20,21 +20,6 @@ from hypo.data.benchmarks import CORRUPTED
 DIGITS_LIKE = ("pacs", "cifar10")
 """Benchmarks whose rules can be applied to the digits: they have four styles for four domains, and the corruptions."""
 
-__all__ = [
-    "OUTCOMES",
-    "Evidence",
-    "Finding",
-    "judge",
-    "load",
-    "many",
-    "on_digits",
-    "overall",
-    "printed",
-    "settings",
-    "verdicts",
-    "weakest",
-]
-
 
 def verdicts(frame: pd.DataFrame | None = None, claims: list[dict[str, Any]] | None = None) -> pd.DataFrame:
     """Evidence for each claim at each scale on the claim's own benchmark, one row each, in the order of the file.

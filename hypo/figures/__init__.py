@@ -16,7 +16,6 @@ from hypo.display import asset, source
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#b2df00", "#666666", "#a6611a")
 """Okabe and Ito's colour-blind safe set, lengthened; a class also has a marker of its own."""
 MARKERS = "osD^vPX*<>"
-__all__ = ["COLOURS", "MARKERS", "THEMES", "Row", "Themed", "asset"]
 
 THEMES = {"light": {"ink": "#1d2129", "faint": "#c3c8d0"}, "dark": {"ink": "#e8eaed", "faint": "#4a505a"}}
 STYLE = {

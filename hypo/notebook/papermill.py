@@ -10,21 +10,11 @@ import sys
 from pathlib import Path
 
 PAIRS = ("-p", "--parameters", "-r", "--parameters_raw")
-FLAGS = [
-    "-h",
-    "--help",
-    "--version",
-    "--help-notebook",
-    "--inject-input-path",
-    "--inject-output-path",
-    "--inject-paths",
-    "--prepare-only",
-    "--prepare-execute",
-    "--request-save-on-cell-execute",
-    "--progress-bar",
-    "--log-output",
+FLAGS = (
+    *("-h", "--help", "--version", "--help-notebook", "--inject-input-path", "--inject-output-path", "--inject-paths"),
+    *("--prepare-only", "--prepare-execute", "--request-save-on-cell-execute", "--progress-bar", "--log-output"),
     "--report-mode",
-]
+)
 
 
 def with_output(arguments: list[str]) -> list[str]:

@@ -101,8 +101,9 @@ def finding(frame: pd.DataFrame | None = None) -> list[str]:
     """What came out, in two or three sentences: HYPO against ERM on real data, and what became of the claims."""
     frame = runs.load() if frame is None else frame
     found = verdicts(frame)
-    tested = found[(found["data"] != "") & (found["n"] > 0)]
-    counts = {outcome: int((tested["outcome"] == outcome).sum()) for outcome in OUTCOMES}
+    kinds = {"supported": "held", "contradicted": "did not hold", "inconclusive": "are undecided"}
+    tested = found[(found["data"] != "") & found["outcome"].isin([*kinds])]
+    counts = {outcome: int((tested["outcome"] == outcome).sum()) for outcome in kinds}
     if tested.empty:
         proven = int((found["outcome"] == "holds").sum())
         return [
@@ -111,11 +112,10 @@ def finding(frame: pd.DataFrame | None = None) -> list[str]:
         ]
     by_runs = [*dict.fromkeys(frame.loc[frame["benchmark"].isin(tested["data"]), "benchmark"])]
     sentences = [against_erm(benchmark, frame) for benchmark in by_runs]
-    kinds = {"supported": "held", "contradicted": "did not hold", "inconclusive": "are undecided"}
     sums = [f"{counts[outcome]} {words}" for outcome, words in kinds.items()]
     sentences.append(
-        f"Of the paper's {len(found)} claims, {len(tested)} were tested on real data: {text.listed(sums)}."
-        + "".join(f" {outcome.capitalize()}: {_named(tested, outcome)}." for outcome in kinds if counts[outcome])
+        f"Of the paper's {len(found)} claims, {len(tested)} were tested by runs on real data: {text.listed(sums)}."
+        + "".join(f" **{outcome.capitalize()}:** {_named(tested, outcome)}." for outcome in kinds if counts[outcome])
     )
     return sentences
 

@@ -19,6 +19,14 @@ TIMED = {"mobilenet_v2": "MobileNetV2", "resnet18": "narrow ResNet-18"}
 """Backbone of cpu scale -> its name in `make bench`."""
 
 
+def facts(benchmark: str) -> str:
+    """One sentence with what is published of a benchmark: classes, images by domain, licence."""
+    spec = REGISTRY[benchmark]
+    by_domain = [f"{text.words(domain)} {count:,}" for domain, count in spec.counts.items()]
+    images = f"{spec.images} images" + (f" ({', '.join(by_domain)})" if by_domain else "")
+    return f"{text.data(benchmark)}: {spec.num_classes} classes, {images}. Licence: {spec.licence}."
+
+
 def training_images(config: Config) -> int:
     """Images that a run trains on, from the published counts: without validation and the held-out domain."""
     spec = REGISTRY[config.benchmark]

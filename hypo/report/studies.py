@@ -7,9 +7,11 @@ the same data, scale, held-out domain, seed and split, and their intervals are s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import NamedTuple
 
 import pandas as pd
+import yaml
 
 from hypo import paper, runs
 from hypo.report import text
@@ -34,67 +36,13 @@ class Study(NamedTuple):
     contrasts: dict[str, tuple[str, str]]
 
 
-def _two(first: tuple[str, str, Setting], second: tuple[str, str, Setting], contrast: str) -> Study:
-    """A study on PACS of two variants (name, name as printed, setting): what the second adds to the first."""
-    variants = {name: (printed, setting) for name, printed, setting in (first, second)}
-    return Study("pacs", variants, {contrast: (second[0], first[0])})
-
-
-def _with_swad(benchmark: str) -> Study:
-    printed = {"ERM": "SWAD", "PCL": "PCL+SWAD", "VNE": "VNE+SWAD", "HYPO": "HYPO+SWAD (Ours)"}
-    settings = {name: {"algorithm": name.lower(), "rule": "swad"} for name in printed}
-    variants = {f"{name} + SWAD": (theirs, settings[name]) for name, theirs in printed.items()}
-    contrasts = {f"HYPO − {other}": ("HYPO + SWAD", f"{other} + SWAD") for other in ("ERM", "PCL", "VNE")}
-    return Study(benchmark, variants, contrasts)
-
-
-def _sweep(field: str, default: float, printed: str) -> Study:
-    names = {value: f"{field} {value:g}" for value in GRID[field]}
-    variants = {name: (printed if value == default else "", {field: value}) for value, name in names.items()}
-    others = [name for value, name in names.items() if value != default]
-    return Study("pacs", variants, {f"{name} − {default:g}": (name, names[default]) for name in others})
-
-
-GRID = {"momentum": (0.5, 0.8, 0.9, 0.95, 0.99), "temperature": (0.05, 0.1, 0.3, 0.5, 0.9)}
-"""Values of alpha and tau that are run here. The paper names 0.95 and 0.1, its defaults, and 0.9 for tau."""
-
 STUDIES = {
-    "ablation-sep": _two(
-        ("without separation loss", "Ours (w/o separation loss)", {"separation": False}),
-        ("with separation loss", "Ours (w separation loss)", {}),
-        "separation loss: with − without",
-    ),
-    "hard-negative": _two(
-        ("without hard negatives", "Ours (w/o hard negative pairs)", {"hard_negatives": False}),
-        ("with hard negatives", "Ours (w hard negative pairs)", {}),
-        "hard negatives: with − without",
-    ),
-    "ema-lp": _two(
-        ("learnable prototypes", "Ours (LP)", {"prototypes": "learnable"}),
-        ("moving averages", "Ours (EMA)", {}),
-        "prototypes: averages − learnable",
-    ),
-    "pcl-swad": Study(
-        "pacs",
-        {
-            "ERM": ("", {"algorithm": "erm"}),
-            "PCL": ("PCL w/ SGD", {"algorithm": "pcl"}),
-            "HYPO": ("HYPO w/ SGD (Ours)", {}),
-            "ERM + SWAD": ("", {"algorithm": "erm", "rule": "swad"}),
-            "PCL + SWAD": ("PCL w/ SWAD", {"algorithm": "pcl", "rule": "swad"}),
-            "HYPO + SWAD": ("HYPO w/ SWAD (Ours)", {"rule": "swad"}),
-        },
-        {
-            "HYPO − PCL": ("HYPO", "PCL"),
-            "both with SWAD: HYPO − PCL": ("HYPO + SWAD", "PCL + SWAD"),
-            **{f"{name}: with SWAD − without": (f"{name} + SWAD", name) for name in ("ERM", "PCL", "HYPO")},
-        },
-    ),
-    "officehome-swad": _with_swad("office_home"),
-    "vlcs-swad": _with_swad("vlcs"),
-    "terra-swad": _with_swad("terra_incognita"),
-    "alpha": _sweep("momentum", 0.95, "HYPO (alpha=0.95)"),
-    "tau": _sweep("temperature", 0.1, ""),
+    label: Study(
+        given["benchmark"],
+        {name: (each.get("printed", ""), each["setting"]) for name, each in given["variants"].items()},
+        given["contrasts"],
+    )
+    for label, given in yaml.safe_load((files("hypo.report") / "studies.yml").read_text(encoding="utf-8")).items()
 }
 """Label of the paper's table or figure -> what it compares."""
 
@@ -164,6 +112,7 @@ def contrasts(labels: Sequence[str], frame: pd.DataFrame, benchmark: str | None 
 
 def sweep(frame: pd.DataFrame, field: str) -> pd.DataFrame:
     """OOD accuracy of each run that changes nothing but `field`: KEYS, value, failed, files, and the field's value."""
-    grid = sorted({*GRID[field], *frame.get(field, pd.Series(dtype=float)).dropna()})
+    grid = sorted({*frame.get(field, pd.Series(dtype=float)).dropna()})
     parts = [runs.values(frame, {field: value}, "ood_accuracy").assign(**{field: value}) for value in grid]
-    return pd.concat(parts, ignore_index=True)
+    nothing = runs.values(frame[:0], {}, "ood_accuracy").assign(**{field: 0.0})
+    return pd.concat(parts or [nothing], ignore_index=True)

@@ -4,25 +4,3 @@ from hypo.runs.frame import Setting, failed_to_train, load, made_with, of, row
 from hypo.runs.measures import MEASURES, accuracies, leads, values
 from hypo.runs.statistics import CONFIDENCE, KEYS, Estimate, averages, estimate, paired, summarise
 from hypo.runs.stored import Embeddings, embeddings
-
-__all__ = [
-    "CONFIDENCE",
-    "KEYS",
-    "MEASURES",
-    "Embeddings",
-    "Estimate",
-    "Setting",
-    "accuracies",
-    "averages",
-    "embeddings",
-    "estimate",
-    "failed_to_train",
-    "leads",
-    "load",
-    "made_with",
-    "of",
-    "paired",
-    "row",
-    "summarise",
-    "values",
-]
