@@ -13,7 +13,7 @@ import torch
 from conftest import labels, unit
 
 from hypo import separation_loss, simplex_etf, variation_loss
-from hypo.figures.etf import cosines_by_classes, gap_over_steps, trained_cosines
+from hypo.figures.etf import cosines_by_classes, gap_over_steps
 from hypo.figures.method import sphere
 from hypo.figures.performance import ratios
 from hypo.figures.turning import TurningSphere
@@ -157,12 +157,8 @@ def test_figures_keep_their_numbers_and_say_what_they_show():
     figures = [
         gap_over_steps({"C = 3": history}, "gap"),
         cosines_by_classes(reached.rename_axis("C"), 2),
-        trained_cosines({"digits": unit(4, 8).numpy()}, ["a.json"]),
         ratios(rows),
     ]
     for figure in figures:
         html = figure._repr_html_()
         assert figure.alt in html.replace("&#x27;", "'") and ".csv" in html
-    assert "a.json" in figures[2]._repr_html_()
-    table = pd.read_csv(pd.io.common.BytesIO(base64.b64decode(re.search(r"csv;base64,([^\"]+)", figures[2].source)[1])))
-    assert len(table) == 6 and set(table["run"]) == {"digits"}

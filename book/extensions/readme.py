@@ -45,7 +45,8 @@ def section(alt: str, sentences: list[str], short: pd.DataFrame, counts: dict[st
         "",
         f"Of all {sum(counts.values())} claims: {', '.join(f'{n} {outcome}' for outcome, n in counts.items())}.",
         "Supported means that the 95% interval excludes zero on the claimed side.",
-        "[The page of claims](book/claims.ipynb) has every one with its rule and records, computed from [data/claims.yml](data/claims.yml).",
+        "[The page of claims](book/claims.ipynb) has every one with its rule and records, computed from",
+        "[data/claims.yml](data/claims.yml).",
     ]
     return "\n".join(lines)
 

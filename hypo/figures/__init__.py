@@ -6,6 +6,7 @@ import base64
 import html
 import io
 from collections.abc import Callable, Iterable
+from importlib.resources import files
 
 import matplotlib as mpl
 import pandas as pd
@@ -18,22 +19,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8
 MARKERS = "osD^vPX*<>"
 
 THEMES = {"light": {"ink": "#1d2129", "faint": "#c3c8d0"}, "dark": {"ink": "#e8eaed", "faint": "#4a505a"}}
-STYLE = {
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "savefig.facecolor": "none",
-    "axes.prop_cycle": mpl.cycler(color=COLOURS),
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "axes.labelsize": 10.5,
-    "xtick.labelsize": 9.5,
-    "ytick.labelsize": 9.5,
-    "legend.frameon": False,
-    "legend.fontsize": 9.5,
-    "lines.linewidth": 2,
-    "svg.hashsalt": "hypo",
-}
+STYLE = mpl.rc_params_from_file(files("hypo.figures") / "figures.mplstyle", use_default_template=False)
 
 
 class Themed:

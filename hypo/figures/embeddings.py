@@ -13,6 +13,7 @@ import json
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -64,6 +65,7 @@ def mapped(stored: dict[str, tuple[pd.DataFrame, np.ndarray]], count: int, seed:
     return table
 
 
+@dataclass(frozen=True)
 class Map:
     """The same samples under several methods side by side: domains by colour, classes by marker.
 
@@ -78,35 +80,37 @@ class Map:
     records  names of the record files behind it
     """
 
-    def __init__(
-        self,
-        samples: pd.DataFrame,
-        methods: dict[str, str],
-        alt: str,
-        name: str,
-        images: np.ndarray | None,
-        classes: Sequence[str],
-        domains: Sequence[str],
-        records: Sequence[str] = (),
-    ) -> None:
-        if len(classes) > len(MARKERS):
-            raise ValueError(f"a map has markers for {len(MARKERS)} classes, not {len(classes)}: show fewer")
-        self.samples, self.methods, self.alt, self.images = samples, methods, alt, images
-        self.classes, self.colours = list(classes), dict(zip(domains, COLOURS, strict=False))
-        if {*domains} <= {*FIGURE_4}:
-            self.colours = {domain: FIGURE_4[domain] for domain in domains}
-        self.source = source(name, samples, records, ())
-        self.id = "map-" + hashlib.sha256(samples.to_csv().encode()).hexdigest()[:8]
+    samples: pd.DataFrame
+    methods: dict[str, str]
+    alt: str
+    name: str
+    images: np.ndarray | None
+    classes: Sequence[str]
+    domains: Sequence[str]
+    records: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.classes) > len(MARKERS):
+            raise ValueError(f"a map has markers for {len(MARKERS)} classes, not {len(self.classes)}: show fewer")
+
+    @property
+    def id(self) -> str:
+        return "map-" + hashlib.sha256(self.samples.to_csv().encode()).hexdigest()[:8]
+
+    @property
+    def colours(self) -> dict[str, str]:
+        known = {*self.domains} <= {*FIGURE_4}
+        return {domain: FIGURE_4[domain] if known else COLOURS[i] for i, domain in enumerate(self.domains)}
 
     def _repr_html_(self) -> str:
-        columns = math.ceil(math.sqrt(len(self.samples)))
+        columns, name = math.ceil(math.sqrt(len(self.samples))), self.id
         grid = {"columns": columns, "rows": math.ceil(len(self.samples) / columns), "texts": self._texts()}
         picture = ""
         if self.images is not None:
             sheet = f"background-image:url({atlas(self.images, columns)});--columns:{100 * columns}%"
             picture = f'<div class="picture" style="{sheet}"></div>'
         data = json.dumps(grid).replace("</", "<\\/")
-        shapes = "".join(f'<path id="{self.id}-{i}" d="{_shape(MARKERS[i])}"/>' for i in range(len(self.classes)))
+        shapes = "".join(f'<path id="{name}-{i}" d="{_shape(MARKERS[i])}"/>' for i in range(len(self.classes)))
         unseen = {*self.samples.loc[self.samples["part"] == "ood_test", "domain"]}
         key = "".join(
             self._entry(0, colour, words(e) + (" (held out, outlined)" if e in unseen else ""), e in unseen)
@@ -122,14 +126,15 @@ class Map:
 <script type="application/json">{data}</script>
 </div>
 <script>{asset("map.js")}</script>
-{self.source}"""
+{source(self.name, self.samples, self.records, ())}"""
 
     def _map(self, method: str, title: str) -> str:
+        name, colours = self.id, self.colours
         at = _fitted(self.samples[[f"{method}_x", f"{method}_y"]].to_numpy())
         rows = zip(self.samples["class"], self.samples["domain"], self.samples["part"], at, strict=True)
         uses = "".join(
-            f'<use href="#{self.id}-{self.classes.index(c)}" x="{x:.1f}" y="{y:.1f}" '
-            f'fill="{self.colours[e]}"{UNSEEN if part == "ood_test" else ""}/>'
+            f'<use href="#{name}-{self.classes.index(c)}" x="{x:.1f}" y="{y:.1f}" '
+            f'fill="{colours[e]}"{UNSEEN if part == "ood_test" else ""}/>'
             for c, e, part, (x, y) in rows
         )
         label = html.escape(f"{title}. {self.alt} Arrow keys go from sample to sample.", quote=True)

@@ -62,14 +62,16 @@ def moving_average(path: np.ndarray, z: np.ndarray) -> Themed:
     return Themed(draw, alt, (4.6, 2.7), name="moving-average", numbers=steps)
 
 
-def curves(history: pd.DataFrame, columns: Sequence[str], ylabel: str, alt: str) -> Themed:
-    """Lines over the epochs, one per column, each with a dash of its own."""
+def curves(
+    history: pd.DataFrame, columns: Sequence[str], ylabel: str, alt: str, name: str = "", log: bool = False
+) -> Themed:
+    """Lines over the rows of `history`, one per column, each with a dash of its own."""
 
     def draw(figure: Figure, _theme: str) -> None:
         axes = figure.subplots()
         for i, column in enumerate(columns):
-            axes.plot(history.index, history[column], label=column, ls=("-", "--", ":", "-.")[i])
-        axes.set(xlabel=history.index.name, ylabel=ylabel)
-        axes.legend()
+            axes.plot(history.index, history[column], label=column, ls=("-", "--", ":", "-.")[i % 4])
+        axes.set(xlabel=history.index.name, ylabel=ylabel, yscale="log" if log else "linear")
+        figure.legend(loc="outside upper center", ncols=1 if max(map(len, columns)) > 10 else 4)
 
-    return Themed(draw, alt, (4.6, 3), name="-".join(columns), numbers=history[list(columns)])
+    return Themed(draw, alt, (4.6, 3.4), name=name or "-".join(columns), numbers=history[list(columns)])

@@ -49,36 +49,39 @@ def confusion_matrix(counts: pd.DataFrame, where: str, records: Sequence[str] = 
     return Themed(draw, alt, (side, side), name="confusion", numbers=counts, records=records)
 
 
-def dots(rows: pd.DataFrame, hue: str, what: str, name: str, chance: float | None = None) -> Themed:
-    """Accuracy by held-out domain: each run a dot, the mean over seeds a bar with its number.
+def dots(
+    rows: pd.DataFrame, hue: str, what: str, name: str, x: str = "held_out", chance: float | None = None
+) -> Themed:
+    """Accuracy by `x`: each run a dot, the mean over seeds a bar with its number.
 
-    rows    one per run: held_out, value (percent), files, and `hue`, by which dots have their colour and marker
+    rows    one per run: `x`, value (percent), files, and `hue`, by which dots have their colour and marker
     what    the data in words
     chance  the accuracy of guessing in percent, None to leave it out
     """
-    domains, kinds = ([*dict.fromkeys(rows[column])] for column in ("held_out", hue))
-    means = rows.groupby([hue, "held_out"], sort=False, observed=True)["value"].mean()
+    places, kinds = ([*dict.fromkeys(rows[column])] for column in (x, hue))
+    means = rows.groupby([hue, x], sort=False, observed=True)["value"].mean()
+    label = words(x).replace("held out", "held out of training")
 
     def draw(figure: Figure, theme: str) -> None:
         axes, ink = figure.subplots(), THEMES[theme]["ink"]
         shift = {kind: 0.8 * ((i + 0.5) / len(kinds) - 0.5) for i, kind in enumerate(kinds)}
         for kind, colour, marker in zip(kinds, COLOURS, MARKERS, strict=False):
             own = rows[rows[hue] == kind]
-            at = [domains.index(domain) + shift[kind] for domain in own["held_out"]]
+            at = [places.index(place) + shift[kind] for place in own[x]]
             axes.scatter(at, own["value"], s=34, color=colour, marker=marker, alpha=0.7, label=kind)
-        for (kind, domain), mean in means.items():
-            at = domains.index(domain) + shift[kind]
+        for (kind, place), mean in means.items():
+            at = places.index(place) + shift[kind]
             axes.hlines(mean, at - 0.1, at + 0.1, color=ink, lw=2)
             axes.text(at + 0.12, mean, f"{mean:.0f}", va="center", fontsize=9)
         if chance is not None:
             axes.axhline(chance, color=ink, lw=1.2, ls=":", label="chance")
-        axes.set_xticks(range(len(domains)), [words(domain) for domain in domains])
-        axes.set(ylim=(0, 104), xlabel="held out of training", ylabel=f"accuracy on {what} (%)")
+        axes.set_xticks(range(len(places)), [words(str(place)) for place in places])
+        axes.set(ylim=(0, 104), xlabel=label, ylabel=f"accuracy on {what} (%)")
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
 
-    said = "; ".join(f"{kind}, {words(domain)} held out, {mean:.0f}" for (kind, domain), mean in means.items())
+    said = "; ".join(f"{kind}, {words(x)} {words(str(place))}, {mean:.0f}" for (kind, place), mean in means.items())
     alt = f"Accuracy in percent on {what}, means over seeds: {said}."
-    numbers = rows[["held_out", hue, "value", "files"]]
+    numbers = rows[[x, hue, "value", "files"]]
     return Themed(draw, alt, (6.2, 3.6), name=name, numbers=numbers, records=rows["files"])
 
 
@@ -118,26 +121,6 @@ def bars(every: pd.DataFrame, benchmark: str, name: str) -> Themed:
     size = (5.6, 1 + 0.2 * len(series) + len(groups) * (0.1 + 0.16 * len(series)))
     also = (PAPER,) if "paper" in {*seeds["source"]} else ()
     return Themed(draw, alt, size, name=name, numbers=seeds.drop(columns="series"), records=seeds["files"], also=also)
-
-
-def severities(every: pd.DataFrame, benchmark: str) -> Themed:
-    """Accuracy by severity, the mean over corruptions, with the standard deviation over seeds: our runs.
-
-    every  of `hypo.report.corruptions.single`, at least one row of ours
-    """
-    keys = ["source", "method", "severity", "seed"]
-    means = every[every["severity"] > 0].groupby(keys, sort=False)["value"].mean().reset_index()
-
-    def draw(figure: Figure, _theme: str) -> None:
-        axes = figure.subplots()
-        look = {"hue": "method", "palette": FILL, "style": "method", "markers": True, "err_style": "bars"}
-        sns.lineplot(means, x="severity", y="value", errorbar="sd", ax=axes, **look)
-        axes.set(xlabel="severity", ylabel=f"accuracy on {NAMES[benchmark]} (%)", xticks=range(1, 6))
-
-    ends = means.groupby(["method", "severity"])["value"].mean().unstack()
-    said = "; ".join(f"{method} {line.iloc[0]:.1f}% to {line.iloc[-1]:.1f}%" for method, line in ends.iterrows())
-    alt = f"Accuracy on {NAMES[benchmark]} from severity 1 to 5: {said}."
-    return Themed(draw, alt, (5.2, 3.4), name="by-severity", numbers=means, records=every["files"])
 
 
 def methods(ranks: pd.DataFrame, names: dict[str, str], algorithm: str = "hypo") -> Themed:

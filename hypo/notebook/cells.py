@@ -60,9 +60,11 @@ def corruption_bars(benchmark: str, columns: list[str] | None = None) -> Themed 
 
 
 def severities(benchmark: str) -> Themed | Html:
-    """Accuracy by severity, the mean over corruptions: our runs."""
-    every = corruptions.single(benchmark)
-    return figures.severities(every, benchmark) if (every["severity"] > 0).any() else _none(benchmark)
+    """Accuracy by severity, the mean over corruptions: each of our runs a dot."""
+    every = corruptions.single(benchmark).query("severity > 0")
+    means = every.groupby(["source", "method", "severity", "files"], sort=False)["value"].mean().reset_index()
+    what = text.data(benchmark)
+    return figures.dots(means, "method", what, "by-severity", "severity") if len(means) else _none(benchmark)
 
 
 def _none(benchmark: str) -> Html:
