@@ -4,11 +4,11 @@ import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from IPython.utils.capture import capture_output
 from made import run
 from test_display import saved
 
@@ -101,9 +101,10 @@ def detail(folder, monkeypatch, images: ImageSet | None) -> str:
     monkeypatch.setenv("HYPO_RECORDS", str(folder))
     page = begin({"held_out": "cartoon", "scale": "cpu"}, "pacs")
     monkeypatch.setattr(type(page), "images", lambda _: images)
-    with capture_output() as shown:
-        cells.one_run(page)
-    return "".join(each.data.get("text/html", "") for each in shown.outputs)
+    shown: list[Any] = []
+    monkeypatch.setattr(cells, "display", shown.append)
+    cells.one_run(page)
+    return "".join(each._repr_html_() for each in shown)
 
 
 def test_a_page_shows_card_confusions_errors_and_mistakes(tmp_path, monkeypatch):

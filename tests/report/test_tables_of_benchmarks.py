@@ -1,6 +1,7 @@
 """Our numbers next to the paper's: by scale, with spread and difference, from records made for the purpose."""
 
 import math
+import re
 import statistics
 
 import pytest
@@ -44,12 +45,12 @@ def test_the_printed_table_of_a_benchmark_that_the_paper_does_not_have(tmp_path)
 
 
 GOLDEN_PACS = """\
-HYPO                      1     88.0          87.2        82.3     98.0     84.5
-ours, demo scale, n=1        not run       not run        60.0  not run  not run
-ours, cpu scale, n=3         not run       not run  83.0 ± 1.0  not run  not run
-VNE                       2     86.9          88.6        79.9     96.7     82.3
-SagNet                    3     86.3          87.4        80.7     97.1     80.0
-PCL                             86.3          88.0        78.8     98.1     80.3
+HYPO 1 88.0 87.2 82.3 98.0 84.5
+ours, demo scale, n=1 not run not run 60.0 not run not run
+ours, cpu scale, n=3 not run not run 83.0 ± 1.0 not run not run
+VNE 2 86.9 88.6 79.9 96.7 82.3
+SagNet 3 86.3 87.4 80.7 97.1 80.0
+PCL 86.3 88.0 78.8 98.1 80.3
 """
 
 
@@ -58,7 +59,7 @@ def test_the_printed_table_of_pacs_has_the_papers_rows_and_ours(tmp_path):
         run(tmp_path, ood=accuracy, seed=seed)
     run(tmp_path, ood=0.6, scale="demo")
     text = render(named("pacs", runs.load(tmp_path)))
-    assert GOLDEN_PACS in text
+    assert GOLDEN_PACS in re.sub(" +", " ", text)
     names = [line.split("  ")[0] for line in text.splitlines()]
     methods = [method_name(each) for each in of_benchmark("pacs")["algorithm"].unique()]
     assert [names.count(method) for method in methods] == [1] * len(methods)
