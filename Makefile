@@ -1,7 +1,7 @@
 # Every target sets .venv up by itself when pyproject.toml or constraints.txt changed; only Python 3.11+ and make are needed.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book test check bench data evidence readme lint clean setup install
+.PHONY: help book test check faults bench data evidence readme lint clean setup install
 
 BIN := .venv/bin
 KEY := $(shell cat pyproject.toml constraints.txt | cksum) $(CURDIR)
@@ -12,6 +12,7 @@ help:
 	@echo "make book   build the book into _build/html"
 	@echo "make test   run the tests; what make book built is walked too"
 	@echo "make check  the quick answer: lint, and the tests that need no page"
+	@echo "make faults try kills, full disks, damage and fuzzing; writes data/faults.json; ARGS=--short takes two minutes"
 	@echo "make bench  measure the library against the obvious way; writes data/bench.json"
 	@echo "make data   list the benchmarks; make data ARGS=pacs fetches one"
 	@echo "make evidence  make the runs behind the book that are missing; ARGS=--list shows them"
@@ -26,7 +27,10 @@ test: setup
 	@$(PYTEST) $(ARGS)
 
 check: lint
-	@$(PYTEST) -m 'not slow and not pages' $(ARGS)
+	@$(PYTEST) -m 'not slow and not slurm and not gpu and not pages' $(ARGS)
+
+faults: setup
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/faults $(ARGS)
 
 bench: setup
 	@$(BIN)/python -m bench $(ARGS)
@@ -46,7 +50,7 @@ lint: setup
 	@$(BIN)/nbstripout --verify book/*.ipynb
 
 clean:
-	@rm -rf .venv _build _runs build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv _build _runs .snakemake build *.egg-info .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 setup:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+Clock = Callable[[], float]
 
-def seconds(function: Callable[[], object]) -> float:
-    start = time.perf_counter()
+
+def seconds(function: Callable[[], object], clock: Clock = time.perf_counter) -> float:
+    start = clock()
     function()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def side_by_side(*functions: Callable[[], object], rounds: int = 5) -> list[float]:
+def side_by_side(*functions: Callable[[], object], rounds: int = 5, clock: Clock = time.perf_counter) -> list[float]:
     """Best time of each function in seconds; they take turns, so that a busy moment hits them alike."""
     for function in functions:
         function()
-    return [min(times) for times in zip(*([seconds(f) for f in functions] for _ in range(rounds)), strict=True)]
+    return [min(times) for times in zip(*([seconds(f, clock) for f in functions] for _ in range(rounds)), strict=True)]
 
 
 def row(case: str, ours: float, obvious: float, unit: str, aim: str = "", met: bool | None = None) -> dict:

@@ -14,6 +14,10 @@ SPHERE_TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 2e-2}
 """How far a norm may be from 1: rounding in half precision, 1e-3 otherwise."""
 
 
+class OffSphere(ValueError):
+    """Vectors that should be unit vectors and are not."""
+
+
 def checked(function: Callable) -> Callable:
     """Run `check` on those arguments of `function` that the contract knows, before the function itself."""
     signature = inspect.signature(function)
@@ -78,8 +82,8 @@ def _on_sphere(name: str, x: Tensor, shape: str) -> None:
     off = (torch.linalg.vector_norm(x.detach(), dim=1) - 1).abs().amax()
     if not off <= SPHERE_TOLERANCE.get(x.dtype, 1e-3):
         if not x.isfinite().all():
-            raise ValueError(f"{name} holds NaN or infinity; lower the learning rate or look for the step that made it")
-        raise ValueError(
+            raise OffSphere(f"{name} holds NaN or infinity; lower the learning rate or look for the step that made it")
+        raise OffSphere(
             f"{name} must lie on the unit sphere but a norm is off by {off:.2g}; "
             "normalise first: torch.nn.functional.normalize(x, dim=1)"
         )

@@ -25,52 +25,13 @@ def whole_batch(z: Tensor, y: Tensor, domains: Tensor | None = None) -> tuple[Te
     """
     if world() == 1:
         return z, y, domains
-    mine = torch.tensor([len(z), len(y), len(y if domains is None else domains)], device=z.device)
-    sizes = mine.new_empty(world(), len(mine))
-    dist.all_gather(list(sizes), mine)
-    lengths = sizes[:, 0].tolist()
-    if (sizes != sizes[:, :1]).any():
-        raise ValueError(f"each rank needs one label and domain per embedding; their numbers by rank: {sizes.tolist()}")
+    sizes = _sizes(z.device, len(z), len(y), len(y if domains is None else domains))
+    if any(len(set(of_rank)) > 1 for of_rank in sizes):
+        raise ValueError(f"each rank needs one label and domain per embedding; their numbers by rank: {sizes}")
+    lengths = [of_rank[0] for of_rank in sizes]
     marks = torch.stack([y] if domains is None else [y, domains], dim=1)  # (n, 1 or 2)
-    marks = _Gather.apply(marks, lengths)
-    return _Gather.apply(z, lengths), marks[:, 0], None if domains is None else marks[:, 1]
-
-
-def _gathered(rows: Tensor, lengths: list[int]) -> Tensor:
-    padded = rows.new_zeros(max(lengths), *rows.shape[1:])
-    padded[: len(rows)] = rows
-    parts = [torch.empty_like(padded) for _ in lengths]
-    dist.all_gather(parts, padded)
-    return torch.cat([part[:length] for part, length in zip(parts, lengths, strict=True)])
-
-
-class _Gather(torch.autograd.Function):
-    """All ranks' rows, in order. Backward needs no communication: each rank computes the same loss of the whole
-    batch, so the sum over ranks of the gradients at its rows is the world size times its own."""
-
-    @staticmethod
-    def forward(ctx, rows: Tensor, lengths: list[int]) -> Tensor:
-        ctx.lengths = lengths
-        return _gathered(rows, lengths)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
-        return grad.split(ctx.lengths)[dist.get_rank()] * len(ctx.lengths), None
-
-
-class _GatherInside(torch.autograd.Function):
-    """All ranks' rows, in order; backward adds up what all ranks made of this rank's."""
-
-    @staticmethod
-    def forward(ctx, rows: Tensor, lengths: list[int]) -> Tensor:
-        ctx.lengths = lengths
-        return _gathered(rows, lengths)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
-        total = grad.contiguous().clone()
-        dist.all_reduce(total)
-        return total.split(ctx.lengths)[dist.get_rank()], None
+    marks = _Gather.apply(marks, lengths, True)
+    return _Gather.apply(z, lengths, True), marks[:, 0], None if domains is None else marks[:, 1]
 
 
 def rows_of_all(rows: Tensor) -> tuple[Tensor, slice]:
@@ -81,11 +42,42 @@ def rows_of_all(rows: Tensor) -> tuple[Tensor, slice]:
     """
     if world() == 1:
         return rows, slice(0, len(rows))
-    lengths = rows.new_empty(world(), 1, dtype=torch.int64)
-    dist.all_gather(list(lengths), torch.tensor([len(rows)], device=rows.device))
-    lengths = lengths[:, 0].tolist()
+    lengths = [length for (length,) in _sizes(rows.device, len(rows))]
     first = sum(lengths[: rank()])
-    return _GatherInside.apply(rows, lengths), slice(first, first + len(rows))
+    return _Gather.apply(rows, lengths, False), slice(first, first + len(rows))
+
+
+def _sizes(device: torch.device, *mine: int) -> list[list[int]]:
+    """These numbers of every rank, by rank."""
+    every = torch.empty(world(), len(mine), dtype=torch.int64, device=device)
+    dist.all_gather(list(every), torch.tensor(mine, device=device))
+    return every.tolist()
+
+
+class _Gather(torch.autograd.Function):
+    """All ranks' rows, in order; backward adds up what all ranks made of this rank's. Where they compute `alike`, one
+    loss of the whole batch, that sum is the world size times what this rank made of them, and nothing is sent."""
+
+    @staticmethod
+    def forward(ctx, rows: Tensor, lengths: list[int], alike: bool) -> Tensor:
+        ctx.lengths, ctx.alike = lengths, alike
+        padded = rows.new_zeros(max(lengths), *rows.shape[1:])
+        padded[: len(rows)] = rows
+        parts = [torch.empty_like(padded) for _ in lengths]
+        dist.all_gather(parts, padded)
+        return torch.cat([part[:length] for part, length in zip(parts, lengths, strict=True)])
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None]:
+        total = grad * len(ctx.lengths) if ctx.alike else _summed(grad)
+        return total.split(ctx.lengths)[dist.get_rank()], None, None
+
+
+def _summed(x: Tensor) -> Tensor:
+    """The sum over ranks."""
+    total = x.contiguous().clone()
+    dist.all_reduce(total)
+    return total
 
 
 def mean_over_ranks(terms: dict[str, Tensor]) -> dict[str, float]:
@@ -124,15 +116,11 @@ def synchronise_batch_norm(module: nn.Module, device: torch.device) -> nn.Module
 class _SumOverRanks(torch.autograd.Function):
     @staticmethod
     def forward(_ctx, x: Tensor) -> Tensor:
-        total = x.clone()
-        dist.all_reduce(total)
-        return total
+        return _summed(x)
 
     @staticmethod
     def backward(_ctx, grad: Tensor) -> Tensor:
-        total = grad.clone()
-        dist.all_reduce(total)
-        return total
+        return _summed(grad)
 
 
 class _SyncedBatchNorm(nn.BatchNorm2d):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -28,9 +29,10 @@ def falling_temperature(progress: float, start: float = 1.0, end: float = 0.1, s
 
         criterion.temperature = falling_temperature(step / steps)      # before each call of a HypoLoss
 
-    At tau = 0.1 a network that cannot yet tell the classes apart has the least loss with all embeddings in one heap,
-    where both losses have no gradient along the sphere; a high temperature at first keeps it away from there. This
-    start is not the paper's, whose tau is constant.
+    The gradients of both losses grow as 1 / tau. At tau = 0.1 the first steps can be so long that all embeddings flee
+    together from the prototypes and end in one heap, where no gradient along the sphere is left; a high temperature
+    keeps these steps short (of SGD; Adam's do not depend on the size of a gradient). This start is not the paper's,
+    whose tau is constant.
     """
     if not (start > 0 and end > 0 and 0 < share <= 1 and 0 <= progress <= 1):
         raise ValueError(
@@ -117,6 +119,15 @@ class HypoLoss(nn.Module):
         variation = variation_loss.__wrapped__(z, y, anchors, self.temperature, domains)
         separation = separation_loss.__wrapped__(mu, self.temperature)
         return HypoTerms(self.weight * variation + separation, variation, separation)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> HypoLoss:
+        """Move or convert; prototypes keep their precision under `half()`, in which their updates would round away."""
+
+        def kept(x: Tensor) -> Tensor:
+            moved = fn(x)
+            return x.to(moved.device) if moved.dtype in (torch.float16, torch.bfloat16) else moved
+
+        return super()._apply(kept, recurse)
 
     def _start(self, z: Tensor, y: Tensor) -> Tensor:
         """The prototypes, with each class that starts in this batch at its mean in it; (C, d)."""

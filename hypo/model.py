@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 
 import torch
@@ -119,11 +118,14 @@ def _remove_classifier(model: nn.Module) -> tuple[int, str]:
 def _state_dict(backbone: str, weights: str | Path) -> dict[str, Tensor]:
     if Path(weights).is_file():
         try:
-            return torch.load(weights, map_location="cpu", weights_only=True)
-        except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError) as error:
+            found = torch.load(weights, map_location="cpu", weights_only=True)
+        except Exception as error:  # a damaged file may raise anything in torch's reader
+            found = error
+        if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
             raise ValueError(
                 f"{weights} is no state-dict file that torch.load can read safely: save model.state_dict()"
-            ) from error
+            ) from (found if isinstance(found, Exception) else None)
+        return found
     if isinstance(weights, Path) or "/" in weights or Path(weights).suffix:
         raise ValueError(
             f"no weights file {weights}: give the path of a state-dict file, a torchvision weights name, or None"

@@ -1,4 +1,4 @@
-"""Did-you-mean errors: a misspelt name is refused with the nearest valid one."""
+"""Errors of one sentence: a misspelt name is refused with the nearest valid one."""
 
 from __future__ import annotations
 
@@ -21,3 +21,10 @@ def one_of(what: str, value: str, valid: Iterable[str]) -> str:
     near = _nearest(str(value), valid)
     hint = f"did you mean {near}? " if near else ""
     raise ValueError(f"unknown {what} {value!r}: {hint}valid are {', '.join(valid)}")
+
+
+def sentence(error: BaseException) -> str:
+    """What went wrong in one line; of an error of the system its words and the file, not its number."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.strerror}: {error.filename}"
+    return " ".join(str(error).split())

@@ -64,7 +64,7 @@ def test_pacs_has_settings_of_its_own_for_each_domain(held_out, lr, weight):
 
 
 def test_the_augmentation_is_that_of_the_benchmark():
-    assert configure("cifar10", scale="paper").augmentation == configure("cifar10", scale="cpu").augmentation == "cifar"
+    assert configure("cifar10", scale="paper").augmentation == "cifar"
     assert configure("pacs", scale="paper").augmentation == configure("pacs", scale="cpu").augmentation == "pacs"
     assert configure("digits").augmentation == "digits"
 

@@ -34,6 +34,7 @@ class ARM(Algorithm):
     """
 
     Hyperparameters = Hyperparameters
+    kind = "network"
     sampling = "per_domain"
 
     @classmethod

@@ -59,8 +59,12 @@ class Algorithm(nn.Module):
     """
 
     Hyperparameters: ClassVar[type] = NoHyperparameters
+    kind: ClassVar[str] = "loss"
+    """What is its own: a "loss", one with "state" or a schedule, trained "modules", "inputs", a "network", a "step"."""
     sampling: ClassVar[str] = "pooled"
     """"pooled": batches from all training domains together; "per_domain": as many samples from each, taking turns."""
+    jump: ClassVar[str | None] = None
+    """Which hyperparameter says after what share of the training the loss jumps, and momentum starts anew, if any."""
     spherical: ClassVar[bool] = False
     """Whether the loss is one of cosines over a temperature: such methods can collapse, and it is watched for."""
 
@@ -114,6 +118,8 @@ class Algorithm(nn.Module):
 
     def update(self, batch: Batch, progress: float) -> dict[str, Tensor]:
         """One step; the terms of the loss, to be logged."""
+        if self.jump is not None and progress >= getattr(self.config.method, self.jump):
+            self.restart_once()
         terms = self.losses(batch, progress)
         self.descend(terms["total"])
         return terms
@@ -135,6 +141,13 @@ class Algorithm(nn.Module):
         """A step of every optimiser along what is in the parameters' `grad`."""
         for optimiser in self.steppers:
             optimiser.step()
+
+    def restart_once(self) -> None:
+        """Forget the momentum; the optimiser's state, which a resumed run has too, knows whether that was done."""
+        for optimiser in self.steppers:
+            if not optimiser.param_groups[0].get("restarted"):
+                optimiser.state.clear()
+                optimiser.param_groups[0]["restarted"] = True
 
     def optimisers(self) -> list[Optimizer]:
         """Made once, when training starts; `steppers` holds them."""

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import Tensor
 
-from hypo.algorithms.base import Algorithm, Batch, setting
-from hypo.algorithms.dann import adversary_sgd, mlp, ramp, reverse_gradient
-from hypo.distributed import whole_batch
+from hypo.algorithms.base import Algorithm
+from hypo.algorithms.dann import DANN, mlp
 from hypo.model import HypoNet
-
-
-@dataclass(frozen=True)
-class Hyperparameters:
-    penalty: float = setting(1.0, "lambda, on the reversed gradient, which it grows to during training", at_least=0)
-    hidden: int = setting(256, "hidden units of the discriminator", at_least=1)
-    discriminator_lr: float = setting(1.0, "rate of the discriminator, times that of the classifier", above=0)
 
 
 class CDANN(Algorithm):
@@ -39,27 +27,15 @@ class CDANN(Algorithm):
     count classes up to the largest label in the batch, so that the loss shrinks when others are missing.
     """
 
-    Hyperparameters = Hyperparameters
+    Hyperparameters = DANN.Hyperparameters
+    kind = "modules"
     sampling = "per_domain"
-
-    @classmethod
-    def defaults(cls, scale: str, benchmark: str, held_out: str | None) -> dict[str, Any]:  # noqa: ARG003
-        """From random weights the encoder at lambda = 1 hides the domains and never learns the classes."""
-        return {"penalty": 0.1} if scale == "demo" else {}
+    defaults, optimisers, losses, fresh = DANN.defaults, DANN.optimisers, DANN.losses, DANN.fresh
 
     def build(self, net: HypoNet) -> None:
         super().build(net)
         inputs = self.feature_dim + self.num_classes
         self.discriminator = mlp(inputs, self.config.method.hidden, self.num_domains)
-
-    def optimisers(self) -> list[Optimizer]:
-        return [self.sgd(self.network, self.classifier), adversary_sgd(self, self.discriminator)]
-
-    def losses(self, batch: Batch, progress: float) -> dict[str, Tensor]:
-        outputs, y, domains = whole_batch(self.encode(batch.images), batch.y, batch.domains)
-        entropy = F.cross_entropy(self.logits(outputs), y)
-        adversary = self.adversary(reverse_gradient(outputs, self.config.method.penalty * ramp(progress)), y, domains)
-        return {"total": entropy + adversary, "entropy": entropy, "adversary": adversary}
 
     def adversary(self, outputs: Tensor, y: Tensor, domains: Tensor) -> Tensor:
         """J(D) of features (N, k), classes (N,) and domains (N,)."""
@@ -67,6 +43,3 @@ class CDANN(Algorithm):
         each = F.cross_entropy(self.discriminator(torch.cat([outputs, known], dim=1)), domains, reduction="none")
         cells, cell, counts = (domains * self.num_classes + y).unique(return_inverse=True, return_counts=True)
         return (each / counts[cell]).sum() / len(cells)
-
-    def fresh(self) -> list[nn.Module]:
-        return [self.classifier, self.discriminator]

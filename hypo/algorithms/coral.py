@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -33,9 +34,14 @@ class CORAL(Algorithm):
 
     def loss(self, outputs: Tensor, y: Tensor, domains: Tensor) -> dict[str, Tensor]:
         entropy = F.cross_entropy(self.logits(outputs), y)
-        by_domain = [outputs[domains == e] for e in range(self.num_domains)]
-        moments = torch.stack([moment_distance(a, b) for a, b in combinations(by_domain, 2)]).mean()
+        moments = over_pairs(moment_distance, outputs, domains)
         return {"total": entropy + self.config.method.penalty * moments, "entropy": entropy, "moments": moments}
+
+
+def over_pairs(distance: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, domains: Tensor) -> Tensor:
+    """The mean over pairs of domains of the distance between their features, of (N, d) in all."""
+    by_domain = [outputs[domains == e] for e in domains.unique()]
+    return torch.stack([distance(a, b) for a, b in combinations(by_domain, 2)]).mean()
 
 
 def moment_distance(a: Tensor, b: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim import SGD, Optimizer
+from torch.optim import Optimizer
 
 from hypo.algorithms.base import Algorithm, Batch, setting
 from hypo.distributed import whole_batch
@@ -38,6 +38,7 @@ class DANN(Algorithm):
     """
 
     Hyperparameters = Hyperparameters
+    kind = "modules"
     sampling = "per_domain"
 
     @classmethod
@@ -50,14 +51,21 @@ class DANN(Algorithm):
         self.discriminator = mlp(self.feature_dim, self.config.method.hidden, self.num_domains)
 
     def optimisers(self) -> list[Optimizer]:
-        return [self.sgd(self.network, self.classifier), adversary_sgd(self, self.discriminator)]
+        adversary = self.sgd(self.discriminator)
+        for group in adversary.param_groups:
+            group["factor"] *= self.config.method.discriminator_lr
+        return [self.sgd(self.network, self.classifier), adversary]
 
     def losses(self, batch: Batch, progress: float) -> dict[str, Tensor]:
         outputs, y, domains = whole_batch(self.encode(batch.images), batch.y, batch.domains)
         entropy = F.cross_entropy(self.logits(outputs), y)
         outputs = reverse_gradient(outputs, self.config.method.penalty * ramp(progress))
-        adversary = F.cross_entropy(self.discriminator(outputs), domains)
+        adversary = self.adversary(outputs, y, domains)
         return {"total": entropy + adversary, "entropy": entropy, "adversary": adversary}
+
+    def adversary(self, outputs: Tensor, y: Tensor, domains: Tensor) -> Tensor:  # noqa: ARG002
+        """H(e, D(f)) of features (N, k) and domains (N,)."""
+        return F.cross_entropy(self.discriminator(outputs), domains)
 
     def fresh(self) -> list[nn.Module]:
         return [self.classifier, self.discriminator]
@@ -67,14 +75,6 @@ def mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
     """A network of two hidden layers."""
     layers = nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, outputs)
     return nn.Sequential(*layers)
-
-
-def adversary_sgd(algorithm: Algorithm, module: nn.Module) -> SGD:
-    """SGD of a discriminator, at `discriminator_lr` times the rate of layers from random weights."""
-    optimiser = algorithm.sgd(module)
-    for group in optimiser.param_groups:
-        group["factor"] *= algorithm.config.method.discriminator_lr
-    return optimiser
 
 
 def ramp(progress: float) -> float:

@@ -9,10 +9,7 @@ import torch
 from torch import Tensor
 
 from hypo.algorithms.base import Algorithm, Batch, setting
-from hypo.algorithms.groupdro import domain_risks
-from hypo.algorithms.irm import restart_once
-from hypo.distributed import whole_batch
-from hypo.model import HypoNet
+from hypo.algorithms.groupdro import batch_risks
 
 
 @dataclass(frozen=True)
@@ -34,19 +31,12 @@ class EQRM(Algorithm):
     """
 
     Hyperparameters = Hyperparameters
+    kind = "state"
     sampling = "per_domain"
-
-    def build(self, net: HypoNet) -> None:
-        super().build(net)
-        self.register_buffer("jumped", torch.tensor(False))
-
-    def update(self, batch: Batch, progress: float) -> dict[str, Tensor]:
-        restart_once(self, progress >= self.config.method.burn_in)
-        return super().update(batch, progress)
+    jump = "burn_in"
 
     def losses(self, batch: Batch, progress: float) -> dict[str, Tensor]:
-        outputs, y, domains = whole_batch(self.encode(batch.images), batch.y, batch.domains)
-        risks = domain_risks(self.logits(outputs), y, domains, self.num_domains)  # (E,)
+        risks = batch_risks(self, batch)  # (E,)
         quantile = kde_quantile(risks, self.config.method.quantile)
         total = quantile if progress >= self.config.method.burn_in else risks.mean()
         return {"total": total, "quantile": quantile, "risk": risks.mean()}

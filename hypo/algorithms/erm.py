@@ -1,4 +1,4 @@
-"""Empirical risk minimisation: cross-entropy over the pooled domains."""
+"""ERM: cross-entropy over the pooled domains (Vapnik, 1998)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ class Hyperparameters:
 
 
 class ERM(Algorithm):
-    """L = -1/N sum_i log softmax(W f_i + b)_{y_i}; the features f are the embedding (V. Vapnik, 1998)."""
+    """L = -1/N sum_i log softmax(W f_i + b)_{y_i}, with features f_i (d,), weights W (C, d) and biases b (C,).
+
+    V. Vapnik: Statistical learning theory, 1998.
+    """
 
     Hyperparameters = Hyperparameters
 

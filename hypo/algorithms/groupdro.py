@@ -31,6 +31,7 @@ class GroupDRO(Algorithm):
     """
 
     Hyperparameters = Hyperparameters
+    kind = "state"
     sampling = "per_domain"
 
     def build(self, net: HypoNet) -> None:

@@ -1,4 +1,4 @@
-"""HYPO: low variation around prototypes, high separation between them."""
+"""HYPO: low variation around prototypes, high separation between them (Bai et al., ICLR 2024)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypo.algorithms.base import Algorithm, Batch, setting
 from hypo.distributed import whole_batch
 from hypo.loss import HypoLoss, falling_temperature
 from hypo.model import HypoNet
-from hypo.sphere import class_means
+from hypo.sphere import class_sums, to_sphere
 from hypo.suggest import one_of
 
 if TYPE_CHECKING:
@@ -51,9 +51,20 @@ RELEASED_ON_PACS = {
 
 
 class HYPO(Algorithm):
-    """L = lambda L_var + L_sep of unit vectors (N, d); `HypoLoss` holds the prototypes (Bai et al., ICLR 2024)."""
+    """L = lambda L_var + L_sep of unit vectors z (N, d) and prototypes mu (C, d) on the sphere.
+
+    L_var         -1/N sum_i log exp(mu_{y_i} . z_i / tau) / (sum_c exp(mu_c . z_i / tau) + hard negatives): those are
+                  exp(z_j . z_i / tau) of the samples j of the same domain and another class
+    L_sep         1/C sum_c log 1/(C - 1) sum_{c' != c} exp(mu_c . mu_c' / tau)
+    mu            moving averages, mu_c <- (alpha mu_c + (1 - alpha) z) / ||.|| for one sample of class c after another
+
+    H. Bai, Y. Ming, J. Katz-Samuels, Y. Li: HYPO: hyperspherical out-of-distribution generalization, ICLR 2024.
+    Avoids: prototypes that are detached before the separation loss, which then trains nothing; and an average over
+    the batch's samples of a class in place of one after another.
+    """
 
     Hyperparameters = Hyperparameters
+    kind = "state"
     spherical = True
 
     @classmethod
@@ -111,7 +122,9 @@ class HYPO(Algorithm):
 
     def refit(self, outputs: Tensor, y: Tensor) -> None:
         if self.config.method.prototypes == "ema":
-            self.criterion.reset_prototypes(class_means(outputs, y, self.num_classes))
+            seen = torch.bincount(y, minlength=self.num_classes)[:, None] > 0  # some are of the held-out domain only
+            means = to_sphere(class_sums(outputs, y, self.num_classes))
+            self.criterion.reset_prototypes(torch.where(seen, means, self.criterion.prototypes))
 
     def fresh(self) -> list[nn.Module]:
         return [self.network.head, self.criterion]

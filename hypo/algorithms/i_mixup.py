@@ -31,6 +31,7 @@ class IMixup(Algorithm):
     """
 
     Hyperparameters = Hyperparameters
+    kind = "inputs"
     sampling = "per_domain"
 
     def losses(self, batch: Batch, progress: float) -> dict[str, Tensor]:  # noqa: ARG002

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,6 @@ from torch import Tensor
 from hypo.algorithms.base import Algorithm, Batch, setting
 from hypo.algorithms.groupdro import domain_risks
 from hypo.distributed import whole_batch
-from hypo.model import HypoNet
 
 
 @dataclass(frozen=True)
@@ -26,36 +26,29 @@ class IRM(Algorithm):
     D_e is an estimate of the square of the slope dR_e/ds at s = 1, which is 0 where no rescaled classifier does better:
     the product of the slopes of two halves of the domain's images. lambda is 1 for the first tenth of the training (500
     of 5,000 steps), the first half where the network starts from random weights; when it jumps, momentum starts anew.
-    The authors' optimiser is Adam, whose step does not grow with the loss: here it is kept as long as the risk's.
+    The gradient is that of L / lambda where lambda is above 1, and never longer at the logits than the risk's.
 
     M. Arjovsky, L. Bottou, I. Gulrajani, D. Lopez-Paz: Invariant risk minimization, 2019 (IRMv1).
-    Avoids: the square of one slope, whose mean has the noise of the batch added; and halves that share images, as
-    every other row does when an image is there in two augmentations.
+    Avoids: the square of one slope, whose mean has the noise of the batch added; halves that share images, as every
+    other row does when an image is there in two augmentations; and L itself in place of L / lambda, which the authors
+    descend: with the noise of a batch, steps that long raise L.
     """
 
     Hyperparameters = Hyperparameters
+    kind = "state"
     sampling = "per_domain"
+    jump = "anneal"
 
     @classmethod
     def defaults(cls, scale: str, benchmark: str, held_out: str | None) -> dict[str, Any]:  # noqa: ARG003
         return {"anneal": 0.5} if scale == "demo" else {}
 
-    def build(self, net: HypoNet) -> None:
-        super().build(net)
-        self.register_buffer("jumped", torch.tensor(False))
-
-    def update(self, batch: Batch, progress: float) -> dict[str, Tensor]:
-        restart_once(self, progress >= self.config.method.anneal)
-        return super().update(batch, progress)
-
     def losses(self, batch: Batch, progress: float) -> dict[str, Tensor]:
-        outputs, y, domains = whole_batch(self.encode(batch.images), batch.y, batch.domains)
-        logits, views = self.logits(outputs), self.config.views
-        risk = domain_risks(logits, y, domains, self.num_domains).mean()
-        slopes = [squared_slope(logits[domains == e], y[domains == e], views) for e in range(self.num_domains)]
-        penalty = torch.stack(slopes).mean()
-        weight = annealed(progress, self.config.method.penalty, self.config.method.anneal)
-        return {"total": no_longer(risk + weight * penalty, risk, logits), "risk": risk, "penalty": penalty}
+        def penalty(_risks: Tensor, logits: Tensor, y: Tensor, domains: Tensor) -> Tensor:
+            each = [domains == e for e in range(self.num_domains)]
+            return torch.stack([squared_slope(logits[e], y[e], self.config.views) for e in each]).mean()
+
+        return risk_and_penalty(self, batch, progress, "penalty", penalty)
 
 
 def squared_slope(logits: Tensor, y: Tensor, views: int = 1) -> Tensor:
@@ -71,21 +64,27 @@ def squared_slope(logits: Tensor, y: Tensor, views: int = 1) -> Tensor:
     return slope[odd].mean() * slope[~odd].mean()
 
 
+def risk_and_penalty(
+    algorithm: Algorithm, batch: Batch, progress: float, name: str, penalty: Callable[..., Tensor]
+) -> dict[str, Tensor]:
+    """The mean of the domains' risks (E,) and, by this name, a penalty of (risks, logits, y, domains), annealed."""
+    method = algorithm.config.method
+    outputs, y, domains = whole_batch(algorithm.encode(batch.images), batch.y, batch.domains)
+    logits = algorithm.logits(outputs)
+    risks = domain_risks(logits, y, domains, algorithm.num_domains)
+    risk, value = risks.mean(), penalty(risks, logits, y, domains)
+    weight = annealed(progress, method.penalty, method.anneal)
+    return {"total": shortened(risk + weight * value, risk, logits, max(1, weight)), "risk": risk, name: value}
+
+
 def annealed(progress: float, penalty: float, share: float) -> float:
     """The weight of a penalty: 1 for this share of the training, then its own."""
     return penalty if progress >= share else 1.0
 
 
-def no_longer(loss: Tensor, risk: Tensor, logits: Tensor) -> Tensor:
-    """`loss`, its gradient shortened where it is longer at the logits than the risk's: SGD would diverge."""
-    longer, length = (torch.autograd.grad(term, logits, retain_graph=True)[0].norm() for term in (loss, risk))
-    scaled = loss * (length / longer.clamp(min=1e-12)).clamp(max=1)
+def shortened(loss: Tensor, risk: Tensor, logits: Tensor, weight: float) -> Tensor:
+    """`loss`, its gradient divided by `weight`, or by more where it would be longer at the logits than the risk's: with
+    Adam, which the authors have, the length of a step does not depend on that of the gradient, but SGD diverges."""
+    long, length = (torch.autograd.grad(term, logits, retain_graph=True)[0].norm() for term in (loss, risk))
+    scaled = loss * (length / long.clamp(min=1e-12)).clamp(max=1 / weight)
     return scaled + (loss - scaled).detach()
-
-
-def restart_once(algorithm: Algorithm, jumped: bool) -> None:
-    """When the loss jumps, forget the momentum from before; the buffer `jumped` knows whether that was done."""
-    if jumped and not algorithm.jumped:
-        algorithm.jumped.fill_(True)
-        for optimiser in algorithm.steppers:
-            optimiser.state.clear()

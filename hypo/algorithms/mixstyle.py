@@ -29,12 +29,14 @@ class MixStyle(Algorithm):
     l             drawn from Beta(alpha, alpha) for each image
 
     K. Zhou et al., Domain generalization with MixStyle, ICLR 2021, with partners drawn without regard to domains.
+    With `accumulate` partners are of one part, as the maps of another are not in memory.
 
     Avoids: taking the two halves of a batch for two domains, whatever its order; mixing when evaluated; partners and
     shares that depend on which rank an image is on.
     """
 
     Hyperparameters = Hyperparameters
+    kind = "network"
 
     def build(self, net: HypoNet) -> None:
         super().build(net)

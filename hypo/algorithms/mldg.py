@@ -36,6 +36,7 @@ class MLDG(Algorithm):
     """
 
     Hyperparameters = Hyperparameters
+    kind = "step"
     sampling = "per_domain"
 
     def update(self, batch: Batch, progress: float) -> dict[str, Tensor]:  # noqa: ARG002

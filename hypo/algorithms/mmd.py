@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from hypo.algorithms.base import Algorithm, setting
+from hypo.algorithms.coral import over_pairs
 
 BANDWIDTHS = (1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3)
 
@@ -35,8 +35,7 @@ class MMD(Algorithm):
 
     def loss(self, outputs: Tensor, y: Tensor, domains: Tensor) -> dict[str, Tensor]:
         entropy = F.cross_entropy(self.logits(outputs), y)
-        by_domain = [outputs[domains == e] for e in range(self.num_domains)]
-        discrepancy = torch.stack([squared_mmd(a, b) for a, b in combinations(by_domain, 2)]).mean()
+        discrepancy = over_pairs(squared_mmd, outputs, domains)
         total = entropy + self.config.method.penalty * discrepancy
         return {"total": total, "entropy": entropy, "discrepancy": discrepancy}
 

@@ -34,6 +34,7 @@ class MTL(Algorithm):
     """
 
     Hyperparameters = Hyperparameters
+    kind = "network"
     sampling = "per_domain"
 
     def build(self, net: HypoNet) -> None:

@@ -1,4 +1,4 @@
-"""Proxy-based contrastive learning (Yao et al., CVPR 2022): class proxies are the positives, samples the negatives."""
+"""PCL: class proxies are the positives, samples of other classes the negatives (Yao et al., CVPR 2022)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,14 @@ class PCL(Algorithm):
     v_i = p(f_i) / ||.||, w_c = q(proxy c) / ||.||; the proxies are the classifier's weights, p and q two projections;
 
     L = -1/N sum_i log  exp(s v_i . w_{y_i}) / (sum_c exp(s v_i . w_c) + sum_j [y_j != y_i] exp(s v_i . v_j))
+
+    X. Yao et al.: PCL: proxy-based contrastive learning for domain generalization, CVPR 2022.
+    Avoids: a mask by value, which with the pairs of one class drops every negative whose cosine is below 0; and
+    negatives of one rank's part of the batch only.
     """
 
     Hyperparameters = Hyperparameters
+    kind = "modules"
     spherical = True
 
     @classmethod

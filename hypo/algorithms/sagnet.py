@@ -31,12 +31,14 @@ class SagNet(Algorithm):
 
     The first term trains f and c, the second only s, the third only f, until s can tell nothing. H. Nam et
     al., Reducing domain gap by reducing style bias, CVPR 2021; there s is a copy of c, and the third term trains only
-    the affine parameters of f's batch norm.
+    the affine parameters of f's batch norm. With `accumulate` partners are of one part, as the maps of another are not
+    in memory.
 
     Avoids: "style" taken from pooled feature vectors, which have one mean and one deviation in all and no pixels left.
     """
 
     Hyperparameters = Hyperparameters
+    kind = "network"
 
     def build(self, net: HypoNet) -> None:
         super().build(net)

@@ -34,6 +34,7 @@ class SelfReg(Algorithm):
     """
 
     Hyperparameters = Hyperparameters
+    kind = "modules"
 
     def build(self, net: HypoNet) -> None:
         super().build(net)

@@ -36,6 +36,7 @@ class SharpDRO(Algorithm):
     """
 
     Hyperparameters = Hyperparameters
+    kind = "step"
     sampling = "per_domain"
 
     def build(self, net: HypoNet) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from PIL import Image, ImageOps
 from tqdm import tqdm
 
-from hypo.data.folders import Listing
+from hypo.data.folders import Listing, shown
 from hypo.data.imageset import ImageSet, combined_fingerprint, pixel_digest
 from hypo.files import locked, whole_file
 
@@ -32,10 +32,11 @@ NAMED = 5  # broken images that a note names
 def decode(listing: Listing, size: int, cache_dir: Path, workers: int | None = None) -> ImageSet:
     """The images of `listing`, squashed to size x size pixels, from the cache in `cache_dir`; it is built if need be.
 
-    A cache is valid for its key: a hash of the format, the size, and every file's relative path, length in bytes and
-    modification time in nanoseconds. Without a valid one, those of the same folder and size are removed and a new one
-    is built; its files appear whole or not at all, and memory use does not grow with N. Of several processes that want
-    the same cache, one builds and the others wait and then read.
+    A cache is valid for its key: a hash of the format, the size, and every file's relative path, length in bytes, and
+    times of modification and of change in nanoseconds. Its pixels must also have the digest they were written with,
+    which each process checks once. Without a valid one, those of the same folder and size are removed and a new one is
+    built; its files appear whole or not at all, and memory use does not grow with N. Of several processes that want the
+    same cache, one builds and the others wait and then read.
 
     Images that cannot be decoded are left out, counted and named in the notes. If the cache cannot be written, a
     RuntimeWarning says why and the images are decoded into memory: the same set, to be decoded again next time.
@@ -137,9 +138,18 @@ def _read(listing: Listing, size: int, key: str, array: Path) -> ImageSet | None
         images = np.load(array, mmap_mode="r")
         if images.shape != (keep.sum(), size, size, 3) or images.dtype != np.uint8:
             return None
+        state = (array, *_state(array))
+        if state not in _checked and pixel_digest(images) != stored["pixels"]:
+            warnings.warn(f"the image cache {array.name} is damaged, so it is built anew", RuntimeWarning, stacklevel=2)
+            return None
+        _checked.add(state)
         return _image_set(listing, images, keep, stored["pixels"])
     except (OSError, EOFError, ValueError, TypeError, LookupError):
         return None
+
+
+_checked: set[tuple] = set()
+"""Arrays whose pixels this process compared with their digest, each with the state of its file."""
 
 
 def _image_set(listing: Listing, images: np.ndarray, keep: np.ndarray, pixels: str) -> ImageSet:
@@ -148,7 +158,7 @@ def _image_set(listing: Listing, images: np.ndarray, keep: np.ndarray, pixels: s
     if broken := [path for path, kept in zip(listing.paths, keep, strict=True) if not kept]:
         more = f" and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
         count = f"{len(broken)} unreadable image{'s' if len(broken) > 1 else ''}"
-        notes += (f"{count} skipped: {', '.join(broken[:NAMED])}{more}",)
+        notes += (f"{count} skipped: {', '.join(map(shown, broken[:NAMED]))}{more}",)
     labels, domains = listing.labels[keep], listing.domains[keep]
     names = listing.class_names, listing.domain_names
     return ImageSet(
@@ -195,13 +205,13 @@ def _key(listing: Listing, size: int) -> str:
     return hashlib.sha256(json.dumps([FORMAT, size, files]).encode()).hexdigest()
 
 
-def _state(path: Path) -> tuple[int, int]:
-    """Length in bytes and modification time in nanoseconds; (-1, -1) for a link that leads nowhere."""
+def _state(path: Path) -> tuple[int, ...]:
+    """Length in bytes, times of modification and of change (which nobody can set) in ns; () for a link to nowhere."""
     try:
         stat = path.stat()
     except OSError:
-        return -1, -1
-    return stat.st_size, stat.st_mtime_ns
+        return ()
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def _write_header(file, shape: tuple[int, ...]) -> None:

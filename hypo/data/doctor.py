@@ -24,6 +24,7 @@ from hypo.data.benchmarks import (
     own_folder,
     per_class,
 )
+from hypo.data.folders import shown
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,12 @@ def machine(root: str | os.PathLike[str] | None = None) -> dict[str, str]:
     }
 
 
-def scales(sound: Iterable[str], gpu: bool) -> dict[str, str]:
-    """Which scale runs with the benchmarks in `sound`, and on what: 'yes: ...' or 'no: ...'."""
+def scales(sound: Iterable[str], gpu: bool, unsound: Iterable[str] = ()) -> dict[str, str]:
+    """Which scale runs with the benchmarks in `sound`, and on what, yes or no; `unsound` are what else was found."""
     real = [name for name in sound if name != "digits" and name not in CORRUPTED]
-    named = ", ".join(real)
+    named, faulty = ", ".join(real), ", ".join(unsound)
     missing = "no benchmark on disk; run `hypo data pacs` or `hypo data cifar10`"
+    missing = f"{faulty} is not sound, see above" if faulty else missing
     return {
         "demo": "yes: digits, on any CPU",
         "cpu": f"yes: {named}" if real else f"no: {missing}",
@@ -141,7 +143,7 @@ def _folder(
         problems += differences(cells, per_class(class_counts, listing.class_names))
     problems += differences(per_domain, counts)
     broken = _broken([listing.root / path for path in listing.paths])
-    problems += [f"{path.relative_to(listing.root)} cannot be opened ({why})" for path, why in broken]
+    problems += [f"{shown(str(path.relative_to(listing.root)))} cannot be opened ({why})" for path, why in broken]
     notes = "".join(f"; {note}" for note in listing.notes)
     return Finding(_summary(len(listing.paths), per_domain) + notes, tuple(problems))
 
@@ -166,7 +168,7 @@ def _why_broken(path: Path) -> str:
         with Image.open(path) as image:
             image.convert("RGB")
     except Exception as error:  # a broken file may raise anything in Pillow's decoders
-        return str(error).replace(str(path), path.name)
+        return shown(str(error).replace(str(path), path.name))
     return ""
 
 

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlencode, urljoin
+from urllib.parse import urlencode, urljoin, urlsplit
 from urllib.request import Request, urlopen
 
 from hypo.files import locked
@@ -28,6 +28,8 @@ ATTEMPTS = 4  # in a row without a single new byte
 PAUSE = 0.5  # seconds before the first new attempt, doubled each time
 TIMEOUT = 30  # seconds of silence
 BLOCK = 1 << 20  # bytes
+LARGEST = 1 << 30  # bytes that an archive may unpack to, and GROWTH times its own size more
+GROWTH = 50
 
 
 class DownloadError(OSError):
@@ -88,11 +90,14 @@ def unpack(archive: Path, destination: Path, place: Callable[[str], Sequence[str
 
 
 def members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Name and content of each file of a zip or tar archive; a link, a device or a name that leads out is refused."""
+    """Name and content of each file of a zip or tar archive; a link, a device, a name that leads out and more content
+    than an archive of images can hold are refused."""
+    left = LARGEST + GROWTH * archive.stat().st_size
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as opened:
             for info in opened.infolist():
                 _refuse_escape(archive, info.filename, plain=stat.S_IFMT(info.external_attr >> 16) in _PLAIN)
+                left = _refuse_bomb(archive, left - info.file_size)
                 if not info.is_dir():
                     with opened.open(info) as stream:
                         yield info.filename, stream
@@ -100,6 +105,7 @@ def members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
         with tarfile.open(archive) as opened:
             for info in opened:
                 _refuse_escape(archive, info.name, plain=info.isfile() or info.isdir())
+                left = _refuse_bomb(archive, left - info.size)
                 if info.isfile():
                     yield info.name, opened.extractfile(info)
             while opened.fileobj.read(BLOCK):  # to the end, where a compressed archive keeps its checksum
@@ -171,6 +177,13 @@ def _refuse_escape(archive: Path, name: str, plain: bool) -> None:
         raise DownloadError(f"{archive} holds {name!r}, a link or device; nothing was unpacked: get it anew")
 
 
+def _refuse_bomb(archive: Path, left: int) -> int:
+    if left < 0:
+        size = archive.stat().st_size
+        raise DownloadError(f"{archive} would unpack to far more than its {size:,} bytes; it was not: get it anew")
+    return left
+
+
 def _mismatch(path: Path, size: int | None, md5: str | None) -> str:
     """What is wrong with the file, '' if nothing."""
     actual = path.stat().st_size
@@ -231,8 +244,10 @@ def _receive(url: str, part: Path, size: int | None) -> None:
 def _open(address: str, have: int, confirmed: bool = False) -> http.client.HTTPResponse:
     """The server's answer from byte `have` on, if it is a file; Drive's confirmation form is sent once."""
     headers = {"User-Agent": "hypo", "Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    if urlsplit(address).scheme not in ("https", "http"):
+        raise DownloadError(f"{address} is no address on the web")
     try:
-        response = urlopen(Request(address, headers=headers), timeout=TIMEOUT)
+        response = urlopen(Request(address, headers=headers), timeout=TIMEOUT)  # noqa: S310 - checked above
     except HTTPError as error:
         error.close()
         if error.code == 416:  # `have` lies beyond the end, so it is of another file: from the start
@@ -244,6 +259,9 @@ def _open(address: str, have: int, confirmed: bool = False) -> http.client.HTTPR
         raise DownloadError(f"{address} refuses the file ({error.code} {error.reason})") from error
     except URLError as error:
         raise ConnectionError(error.reason) from error
+    if address.startswith("https:") and not response.url.startswith("https:"):
+        response.close()
+        raise DownloadError(f"{address} leads to {response.url}, which is not encrypted")
     if response.headers.get_content_type() != "text/html":
         return response
     with response:

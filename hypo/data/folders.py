@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +47,9 @@ def scan(root: Path) -> Listing:
     if not root.is_dir():
         raise ValueError(f"{root} is not a folder; give the path of one and {LAYOUT}")
     folders = {domain.name: {c.name: _images(c) for c in _folders(domain)} for domain in _folders(root)}
+    for name in (root.name, *folders, *(c for classes in folders.values() for c in classes)):
+        if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
+            raise ValueError(f"the folder {name!r} of {shown(str(root))} has a name that is no UTF-8 text; rename it")
     domain_names = tuple(sorted(d for d, classes in folders.items() if any(classes.values())))
     class_names = tuple(sorted({c for d in domain_names for c, images in folders[d].items() if images}))
     if not domain_names:
@@ -87,7 +92,7 @@ def _notes(
 ) -> tuple[str, ...]:
     lacking = {d: [c for c in class_names if not folders[d].get(c)] for d in domain_names}
     deeper = [f"{d}/{c}" for d in domain_names for c in folders[d] if _folders(root / d / c)]
-    notes = [f"domain {d} has no image of {_and(missing)}" for d, missing in lacking.items() if missing]
+    notes = [f"domain {shown(d)} has no image of {_and(missing)}" for d, missing in lacking.items() if missing]
     if empty := sorted({c for d in domain_names for c in folders[d]} - set(class_names)):
         notes.append(f"no domain has an image of {_and(empty)}, left out")
     if hollow := sorted(set(folders) - set(domain_names)):
@@ -98,4 +103,11 @@ def _notes(
 
 
 def _and(names: Iterable[str]) -> str:
-    return ", ".join(names)
+    return ", ".join(map(shown, names))
+
+
+def shown(name: str) -> str:
+    """A name or relative path as it can be printed and stored: what is no text, or looks like the start of an absolute
+    path, as escapes."""
+    odd = re.compile(r"""\\|[\s'"(=:](?=/)|:(?=\\)|[\x00-\x1f\x7f]""")
+    return odd.sub(lambda found: f"\\x{ord(found[0]):02x}", name).encode("utf-8", "backslashreplace").decode()

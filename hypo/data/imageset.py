@@ -13,7 +13,7 @@ import numpy as np
 class ImageSet:
     """A benchmark, decoded.
 
-    name          the benchmark's registry name, or the folder's name
+    name          the benchmark's registry name, or the folder's name (./name where the registry has that name)
     images        (N, H, W, 3) uint8, in memory or memory-mapped
     labels        (N,) int64 in [0, C)
     domains       (N,) int64 in [0, E)

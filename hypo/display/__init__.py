@@ -66,7 +66,8 @@ def source(
     if numbers is not None:
         keep_index = numbers.index.names != [None]
         encoded = base64.b64encode(numbers.to_csv(index=keep_index).encode()).decode()
-        parts.append(f'<a download="{name}.csv" href="data:text/csv;base64,{encoded}">{name}.csv</a>')
+        file = html.escape(f"{name}.csv", quote=True)  # the name of a reader's folder may be in it
+        parts.append(f'<a download="{file}" href="data:text/csv;base64,{encoded}">{file}</a>')
     names = sorted(dict.fromkeys(" ".join(records).split()))
     if names:
         count = f"{len(names)} record{'s' if len(names) > 1 else ''}"
@@ -81,8 +82,11 @@ def banner(*lines: str) -> str:
 
 
 def inline(text: str) -> str:
-    """Escaped text in which [words](page.html) is a link, `code` is code, **bold** is bold and a new line a break."""
-    text = re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", r'<a href="\2">\1</a>', html.escape(text))
+    """Escaped text in which [words](page.html) is a link, `code` is code, **bold** is bold and a new line a break.
+
+    A link leads to a page of the book and nowhere else: the text may hold names that come from a reader's folders.
+    """
+    text = re.sub(r"\[([^\]]+)\]\((\w+\.html(?:#[\w-]+)?)\)", r'<a href="\2">\1</a>', html.escape(text))
     text = re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
     return re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", text).replace("\n", "<br>")
 

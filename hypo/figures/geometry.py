@@ -27,9 +27,10 @@ def heatmaps(maps: Mapping[str, pd.DataFrame], records: Sequence[str] = ()) -> R
             axes = figure.subplots()
             bar = {"orientation": "horizontal", "label": "Sinkhorn divergence", "pad": 0.02, "aspect": 30}
             sns.heatmap(grid, vmin=0, vmax=top, cmap="cividis", annot=True, fmt=".2f", cbar_kws=bar, ax=axes)
-            axes.set_xticks(np.arange(grid.shape[1]) + 0.5, [pair.replace(" – ", "\n") for pair in grid], rotation=0)
+            pairs = [pair.replace(" – ", "\n") for pair in grid]
+            axes.set_xticks(np.arange(grid.shape[1]) + 0.5, pairs, rotation=0, parse_math=False)
+            axes.set_yticks(np.arange(len(grid)) + 0.5, grid.index, rotation=0, parse_math=False)
             axes.tick_params(length=0)
-            axes.tick_params(axis="y", rotation=0)
             axes.set(xlabel="", ylabel="", title=title)
 
         alt = (

@@ -32,8 +32,11 @@ def confusion_matrix(counts: pd.DataFrame, where: str, records: Sequence[str] = 
         axes = figure.subplots()
         texts = shares.map(lambda share: f"{share:.0f}" if share >= 0.5 else "") if written else None
         look = {"cmap": "cividis", "vmin": 0, "vmax": 100, "square": True, "cbar": False}
-        ticks = {"xticklabels": written, "yticklabels": written}
-        sns.heatmap(shares, annot=texts, fmt="", ax=axes, **look, **ticks)
+        sns.heatmap(shares, annot=texts, fmt="", ax=axes, xticklabels=False, yticklabels=False, **look)
+        if written:
+            places, names = np.arange(len(classes)) + 0.5, {"labels": classes, "parse_math": False}
+            axes.set_xticks(places, **names, rotation=90 if max(map(len, classes)) > 2 else 0)
+            axes.set_yticks(places, **names)  # a folder's name is no formula
         order = "" if written else ", in alphabetical order"
         axes.set(xlabel=f"taken for{order}", ylabel=f"class{order}")
         axes.tick_params(length=0)
@@ -75,7 +78,7 @@ def dots(
             axes.text(at + 0.12, mean, f"{mean:.0f}", va="center", fontsize=9)
         if chance is not None:
             axes.axhline(chance, color=ink, lw=1.2, ls=":", label="chance")
-        axes.set_xticks(range(len(places)), [words(str(place)) for place in places])
+        axes.set_xticks(range(len(places)), [words(str(place)) for place in places], parse_math=False)
         axes.set(ylim=(0, 104), xlabel=label, ylabel=f"accuracy on {what} (%)")
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
 

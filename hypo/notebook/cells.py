@@ -5,7 +5,6 @@ from __future__ import annotations
 from IPython.display import display
 
 from hypo import runs
-from hypo.data.benchmarks import REGISTRY
 from hypo.display import Html, show
 from hypo.figures import Themed
 from hypo.figures import results as figures
@@ -47,7 +46,7 @@ def by_domain(benchmark: str) -> Themed | Html:
         return show(f"No run of ERM or HYPO on {text.data(benchmark)} is recorded.")
     scale = next(each for each in ("paper", "cpu", "demo") if each in {*frame["scale"]})
     every = runs.accuracies(frame[frame["scale"] == scale])
-    order = {name: place for place, name in enumerate(REGISTRY[benchmark].domains)}
+    order = {name: place for place, name in enumerate(frame["domains"].iloc[0])}
     every = every.assign(method=every["algorithm"].map(METHODS)).sort_values("held_out", key=lambda c: c.map(order))
     return figures.dots(every, "method", f"{text.data(benchmark)}, {scale} scale", f"{benchmark}-by-domain")
 

@@ -10,11 +10,11 @@ import pandas as pd
 from hypo import runs
 from hypo.claims import DIGITS_LIKE
 from hypo.config import MAIN, Config, configure, settings
-from hypo.data.benchmarks import REGISTRY, load, locate
+from hypo.data.benchmarks import REGISTRY, listed, load, locate, own_folder, own_name
 from hypo.data.imageset import ImageSet
 from hypo.display import banner
 from hypo.report import text
-from hypo.suggest import one_of
+from hypo.suggest import one_of, sentence
 from hypo.training.engine import choose_scale, recorded, run
 
 PLAIN = (str, int, float, bool, type(None))
@@ -31,7 +31,7 @@ class ParameterError(ValueError):
 class Page:
     """What a page runs. Shown, it is the banner at its top.
 
-    benchmark  the one the page is about; what is run is in `config` (the digits at demo scale)
+    benchmark  the name of the one the page is about; what is run is in `config` (the digits at demo scale)
     recorded   whether a record of this very run is there, so that nothing is trained
     ready      whether the run is recorded or can be made here; if not, the page does without it
     why        why this scale
@@ -47,7 +47,7 @@ class Page:
     @property
     def demo(self) -> bool:
         """Whether the digits stand in for the page's benchmark."""
-        return self.config.benchmark != self.benchmark
+        return self.config.benchmark == "digits" != self.benchmark
 
     def run(self, **overrides: Any) -> pd.Series:
         """The page's run, trained now if need be, with `overrides` of its configuration: a row of `hypo.runs.load`."""
@@ -64,10 +64,11 @@ class Page:
         if not self.ready:
             return banner(f"**No run on {name} is recorded here.** {self.why}")
         tested = f"{text.words(c.held_out)} held out" if c.held_out else "tested on corruptions"
+        run_on = text.data(c.benchmark if c.benchmark in REGISTRY else self.benchmark)
         made = "Loaded from the record of an earlier run." if self.recorded else "Trained now."
         stands_in = f" The run on this page is of the embedded digits, not of {name}." if self.demo else ""
         return banner(
-            f"**{c.scale} scale**: {c.algorithm} on {text.data(c.benchmark)}, {tested}, seed {c.seed}. {made}",
+            f"**{c.scale} scale**: {c.algorithm} on {run_on}, {tested}, seed {c.seed}. {made}",
             self.why + stands_in,
         )
 
@@ -77,6 +78,9 @@ def begin(names: dict[str, Any], benchmark: str) -> Page:
 
     Every plain value among `names`, except CONSTANTS, must be a setting of the page's method; a misspelt one is refused
     with the nearest. Scale None takes the largest scale that this machine is ready for, or that has a record.
+
+    `benchmark` among `names` puts another benchmark, or the reader's own folder <domain>/<class>/<image>, in the place
+    of the page's; a page about the digits alone has no such parameter.
     """
     own = {name: value for name, value in names.items() if not (name.startswith("_") or name.isupper())}
     given = {name: value for name, value in own.items() if isinstance(value, PLAIN)}
@@ -84,12 +88,20 @@ def begin(names: dict[str, Any], benchmark: str) -> Page:
         known = settings(given.get("algorithm", "hypo"))
         for name in given:
             one_of("parameter", name, known)
-        return _page(one_of("benchmark", benchmark, REGISTRY), **given)
-    except ValueError as error:
-        raise ParameterError(str(error)) from None
+        other = given.pop("benchmark", None)
+        if other is not None and benchmark == "digits":
+            raise ValueError(
+                "this page is about the digits alone: give `benchmark` to the page of a benchmark, as pacs"
+            )
+        if given.get("held_out") is not None:
+            given["held_out"] = str(given["held_out"])  # papermill takes a folder called 100 for a number
+        return _page(benchmark, benchmark if other is None else str(other), **given)
+    except (ValueError, OSError) as error:
+        raise ParameterError(sentence(error)) from None
 
 
 def _page(
+    usual: str,
     benchmark: str,
     algorithm: str = "hypo",
     held_out: str | None = None,
@@ -97,16 +109,29 @@ def _page(
     seed: int = 0,
     **overrides: Any,
 ) -> Page:
-    domains = REGISTRY[benchmark].domains
+    """The page about `usual`, run on `benchmark`: a name of the registry or a folder."""
+    if benchmark in REGISTRY:
+        shown, domains = benchmark, REGISTRY[benchmark].domains
+    else:
+        folder = own_folder(benchmark).absolute()
+        benchmark, shown, domains = str(folder), own_name(folder.resolve().name), listed(folder).domain_names
+    said = ""
+    if usual != benchmark and held_out not in (None, *domains) and held_out in REGISTRY[usual].domains:
+        said = f" {shown} has no domain {held_out}; its first, {domains[0]}, is held out. `held_out` chooses another."
+        held_out = domains[0]
+    if len(domains) < 2:
+        held_out = None
     if held_out is not None:
-        one_of(f"held_out domain of {benchmark}", held_out, domains)
+        one_of(f"held_out domain of {shown}", held_out, domains)
+
+    known = benchmark in REGISTRY
 
     def configured(scale: str) -> Config:
-        data = "digits" if scale == "demo" else benchmark
+        data = "digits" if scale == "demo" and known else benchmark
         return configure(data, algorithm, held_out, scale, seed, **overrides)
 
     stands_in, ready, given = benchmark in ("digits", *DIGITS_LIKE), True, scale
-    if given == "demo" and not stands_in:
+    if given == "demo" and known and not stands_in:
         raise ValueError(f"demo scale is of the digits, and this page is about {benchmark}: choose cpu or paper")
     scale = given or choose_scale(benchmark)
     why = {
@@ -115,13 +140,13 @@ def _page(
         "demo": f"{text.data(benchmark)} is not on this machine; `hypo data {benchmark}` fetches it.",
     }.get(scale, "")
     why = "The scale was asked for." if given else "They are built in." if benchmark == "digits" else why
-    if scale == "demo" and not given and benchmark != "digits":
+    if scale == "demo" and not given and benchmark != "digits" and known:
         larger = [each for each in ("paper", "cpu") if recorded(configured(each)) is not None]
         ready = bool(larger) or stands_in
         scale = larger[0] if larger else "demo" if stands_in else "cpu"
         why += " A run on it is recorded, and shown." if larger else ""
     config = configured(scale)
-    return Page(benchmark, config, recorded(config) is not None, ready, why, overrides)
+    return Page(shown, config, recorded(config) is not None, ready, why + said, overrides)
 
 
 def _here(benchmark: str) -> bool:

@@ -36,7 +36,8 @@ def numbers(benchmark: str, frame: pd.DataFrame) -> pd.DataFrame:
 
 def columns_of(benchmark: str, frame: pd.DataFrame) -> list[str]:
     """The columns of a benchmark's table but for the average: the paper's, else the domains of the runs."""
-    domains = [domain for names in frame.loc[frame["benchmark"] == benchmark, "domains"] for domain in names]
+    own = frame.loc[frame["benchmark"] == benchmark, "domains"]
+    domains = [runs.column(domain) for names in own for domain in names]
     return paper.columns(paper.of_benchmark(benchmark)) or [*dict.fromkeys(domains)]
 
 
@@ -89,9 +90,10 @@ def lines(
 def table(benchmark: str, frame: pd.DataFrame | None = None) -> Table:
     """The paper's table of a benchmark, the best average first, with our runs below the methods that were run.
 
-    frame  runs to show; those at their scale's defaults where None
+    frame  runs to show; where None those at their scale's defaults, and all on a reader's folder
     """
-    frame = runs.load(at_defaults=True) if frame is None else frame
+    if frame is None:
+        frame = runs.load(at_defaults=True) if benchmark in paper.NAMES else runs.load()
     found, label = numbers(benchmark, frame), paper.TABLES.get(benchmark)
     tests = "corruption (mean over severities)" if benchmark == "cifar10" else "held-out domain"
     caption = [f"OOD accuracy in % on {text.data(benchmark)}, by {tests}."]
@@ -139,7 +141,9 @@ def _ranked(
         placed = paper.ranks(label, by=columns[0])[columns[0]]["rank"]
         ranks = {paper.method_name(each): str(rank) for each, rank in placed.items()}
         shown.insert(1, "rank", [ranks.get(method, "") for method in shown["method"]])
-    shown = shown.rename(columns=lambda column: paper.NAMES.get(column, text.words(column)))
+    headings = {column: paper.NAMES.get(column, text.words(column)) for column in shown}
+    if len(set(headings.values())) == len(headings):  # of the domains a_b and "a b", each keeps its own name
+        shown = shown.rename(columns=headings)
     data = found.assign(settings=[text.settings(dict(pairs)) for pairs in found["settings"]])
     return Table(shown, name, caption, found["files"], data, also=(PAPER,) if label else ())
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from hypo.data.benchmarks import REGISTRY
 from hypo.paper import NAMES, method_name
 
 NOT_RUN = "not run"
@@ -117,8 +119,14 @@ def duration(seconds: float) -> str:
 
 
 def command(config: Mapping[str, Any], changed: Mapping[str, Any] | None = None) -> str:
-    """The command line of a run: the main fields of its configuration, and what changes its scale's defaults."""
+    """The command line of a run: the main fields of its configuration, and what changes its scale's defaults.
+
+    A reader's folder is known by its name alone, so the command has path/to/ before it, to be filled in.
+    """
     main = {name: config[name] for name in ("benchmark", "algorithm", "held_out", "scale", "seed")}
+    if main["benchmark"] not in REGISTRY:
+        main["benchmark"] = f"path/to/{main['benchmark'].removeprefix('./')}"
     main["held_out"] = config["held_out"] or "none"
     options = main | dict(changed or {})
-    return "hypo train " + " ".join(f"--{name.replace('_', '-')} {value_of(v)}" for name, v in options.items())
+    words = [f"--{name.replace('_', '-')} {shlex.quote(value_of(value))}" for name, value in options.items()]
+    return f"hypo train {' '.join(words)}"

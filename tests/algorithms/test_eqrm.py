@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.optimize import brentq
 from scipy.stats import norm
-from small import features, learns, method
+from small import features, method
 from torch import nn
 
 from hypo.algorithms.base import Batch
@@ -59,7 +59,3 @@ def test_loss_is_the_mean_risk_and_then_the_quantile():
     for progress, expected in ((0.0, risks.mean()), (0.24, risks.mean()), (0.25, quantile(risks, 0.9))):
         total = algorithm.losses(Batch(outputs, y, domains), progress)["total"].item()
         assert total == pytest.approx(expected, rel=1e-9)
-
-
-def test_it_learns():
-    learns("eqrm")

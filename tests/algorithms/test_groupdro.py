@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from small import features, learns, method
+from small import features, method
 
 from hypo.algorithms.groupdro import equal_weights, exponentiated_gradient
 
@@ -66,7 +66,3 @@ def test_weights_are_stored_with_the_model():
     again = method("groupdro", eta=1.0)
     again.load_state_dict(torch.load(file, weights_only=True))
     assert torch.equal(again.log_q, algorithm.log_q)
-
-
-def test_it_learns():
-    learns("groupdro", epochs=12)

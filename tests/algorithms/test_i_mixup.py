@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from small import DOMAINS, learns, method
+from small import DOMAINS, method
 from torch import nn
 
 from hypo.algorithms.base import Batch
@@ -73,7 +73,3 @@ def test_a_step_repeats_with_the_seed_of_torch():
         torch.manual_seed(seed)
         totals.append(algorithm.losses(batch, 0.0)["total"].item())
     assert totals[0] == totals[1] != totals[2]
-
-
-def test_it_learns():
-    learns("i_mixup")

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from small import learns, method
+from small import method
 from torch import Tensor, nn
 from torch.distributions import Beta
 
@@ -100,7 +100,3 @@ def test_stages_of_other_networks_end_where_the_resolution_drops():
     assert stages(net) == [(net.features[i], c) for i, c in ((3, 24), (6, 32), (13, 96), (18, 1280))]
     with pytest.raises(ValueError, match="choose a ResNet"):
         stages(nn.Sequential(nn.Conv2d(3, 4, 3)))
-
-
-def test_it_learns():
-    learns("mixstyle", epochs=12)

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 import torch
-from small import features, learns, method
+from small import features, method
 
 from hypo.algorithms.mmd import BANDWIDTHS, squared_mmd
 
@@ -54,7 +54,3 @@ def test_loss_is_cross_entropy_and_the_mean_over_pairs_of_domains():
     expected = sum(double_loop(rows[a], rows[b]) for a, b in combinations(range(3), 2)) / 3
     assert terms["discrepancy"].item() == pytest.approx(expected, rel=1e-10)
     assert terms["total"].item() == pytest.approx(terms["entropy"].item() + 3 * expected, rel=1e-10)
-
-
-def test_it_learns():
-    learns("mmd")

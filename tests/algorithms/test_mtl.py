@@ -2,7 +2,7 @@
 
 import torch
 import torch.nn.functional as F
-from small import features, learns, method
+from small import features, method
 
 
 def test_embeddings_are_weighted_means_of_the_batch_means():
@@ -49,7 +49,3 @@ def test_evaluation_takes_the_mean_of_the_images_passed_together():
     torch.testing.assert_close(outputs, torch.cat([x, x.mean(0).expand(7, -1)], dim=1))
     assert algorithm.logits(outputs).shape == (7, 5)
     torch.testing.assert_close(algorithm.embed(outputs), F.normalize(x, dim=1))
-
-
-def test_it_learns():
-    learns("mtl", epochs=12)

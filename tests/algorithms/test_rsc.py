@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 import torch.nn.functional as F
-from small import features, learns, method
+from small import features, method
 
 
 def by_hand(algorithm, outputs, y, features_share: float, samples_share: float) -> np.ndarray:
@@ -63,7 +63,3 @@ def test_muting_nothing_is_cross_entropy_and_muted_features_get_no_gradient():
     outputs.requires_grad_()
     algorithm.loss(outputs, y, domains)["total"].backward()
     assert torch.equal(outputs.grad == 0, mask == 0)
-
-
-def test_it_learns():
-    learns("rsc")

@@ -2,7 +2,7 @@
 
 import torch
 import torch.nn.functional as F
-from small import learns, method, trainer
+from small import method, trainer
 from torch import Tensor
 
 from hypo.algorithms.mixstyle import restyled, style
@@ -90,7 +90,3 @@ def test_the_adversary_makes_style_worse():
         run = trainer("sagnet", adversarial=weight, epochs=12)
         losses.append([run.step()["style"] for _ in range(run.total_steps)])
     assert sum(losses[0][-4:]) < sum(losses[1][-4:])
-
-
-def test_it_learns():
-    learns("sagnet")

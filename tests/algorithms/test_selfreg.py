@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from small import features, learns, method, trainer
+from small import features, method, trainer
 
 from hypo.algorithms.selfreg import others
 
@@ -70,7 +70,3 @@ def test_a_step_repeats_with_the_seed_of_torch():
         torch.manual_seed(seed)
         totals.append(run.algorithm.losses(batch, 0.0)["total"].item())
     assert totals[0] == totals[1] != totals[2]
-
-
-def test_it_learns():
-    learns("selfreg")

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from small import learns, method, trainer
+from small import method, trainer
 from torch import nn
 from torch.autograd import grad
 
@@ -109,16 +109,3 @@ def test_weights_follow_the_worst_domain():
     for _ in range(20):
         algorithm.update(batch, 0.0)
     assert algorithm.log_q.argmax() == risks(algorithm.network.weight.detach()).argmax()
-
-
-def test_running_statistics_move_once_in_a_step_with_accumulated_parts_too():
-    found, expected = (trainer(name, accumulate=2, precision="float64") for name in ("sharpdro", "groupdro"))
-    for run in (found, expected):
-        run.step()
-    expected = dict(expected.algorithm.network.named_buffers())
-    for name, value in found.algorithm.network.named_buffers():
-        torch.testing.assert_close(value, expected[name], msg=name)
-
-
-def test_it_learns():
-    learns("sharpdro", epochs=12)

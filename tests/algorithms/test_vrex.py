@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from small import features, learns, method
+from small import features, method
 from torch import nn
 
 from hypo.algorithms.base import Batch
@@ -34,7 +34,3 @@ def test_equal_risks_have_no_penalty():
     outputs, y = outputs.repeat_interleave(3, dim=0), y.repeat_interleave(3)
     terms = algorithm.losses(Batch(outputs, y, torch.arange(24) % 3), 0.5)
     assert terms["variance"].item() == pytest.approx(0, abs=1e-25)
-
-
-def test_it_learns():
-    learns("vrex")

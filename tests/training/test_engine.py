@@ -377,3 +377,16 @@ def test_narrow_networks_are_laid_out_so_that_they_train():
     made = trainer(width=0.0625)
     for _ in range(3):
         made.step()
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 3), (40, 2), (40, 24), (300, 128)])
+def test_what_is_stored_of_embeddings_keeps_their_cosines(n, d):
+    rng = np.random.default_rng(0)
+    raw = {"id_test_z": rng.normal(size=(n, d)), "ood_test_z": rng.normal(size=(n, d)), "prototypes": np.eye(d)[:2]}
+    kept = {name: z / np.linalg.norm(z, axis=1, keepdims=True) for name, z in raw.items()}
+    stored = evaluate.compact(kept | {"id_test_y": np.arange(n)})
+    before, after = (np.concatenate([arrays[name].astype(float) for name in kept]) for arrays in (kept, stored))
+    after /= np.linalg.norm(after, axis=1, keepdims=True)
+    assert after.shape[1] <= d and np.array_equal(stored["id_test_y"], np.arange(n))
+    worst = np.abs(before @ before.T - after @ after.T)
+    assert worst.mean() < 0.01 and worst.max() < 0.1  # a sample may lie along a direction that few others share

@@ -24,7 +24,7 @@ from hypo.training.launch import process_group
 HERE = Path(__file__).resolve()
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1"]
 FIELDS = {"scale": "demo", "held_out": "b", "precision": "float64", "size": 16, "width": 0.125, "dim": 8, "lr": 0.01}
-FIELDS |= {"batch_size": 10, "epochs": 2, "views": 2, "evaluations": 2}
+FIELDS |= {"batch_size": 10, "epochs": 1, "views": 2, "evaluations": 2}
 OTHERS = [name for name in ALGORITHMS if name != "hypo"]
 UNEVEN = (7, 3)  # samples of the batch-norm check on each rank
 
@@ -64,7 +64,7 @@ def assert_same_run(together: dict[str, Any], alone: dict[str, Any]) -> None:
     assert (together["environment"]["ranks"], alone["environment"]["ranks"]) == (2, 1)
     for part in ("epochs", "final"):
         found, expected = (list(leaves(record[part])) for record in (together, alone))
-        assert len(expected) > 20 and [name for name, _ in found] == [name for name, _ in expected]
+        assert len(expected) > 15 and [name for name, _ in found] == [name for name, _ in expected]
         for (name, a), (_, b) in zip(found, expected, strict=True):
             assert a == (pytest.approx(b, rel=1e-5, abs=1e-5) if isinstance(b, float) else b), name
 
@@ -83,7 +83,7 @@ def test_two_processes_make_the_run_of_one(benchmark, tmp_path, monkeypatch):
     done = subprocess.run(command, env=os.environ | environment(tmp_path / "two"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (path,) = (tmp_path / "two" / "records").glob("*.json")
-    assert sum(line.startswith("epoch ") for line in done.stderr.splitlines()) == 4
+    assert sum(line.startswith("epoch ") for line in done.stderr.splitlines()) == 2
     assert done.stdout.count("blobs") == 1
     alone = run_alone(benchmark, tmp_path / "one", monkeypatch, "hypo")
     assert_same_run(records.read(path), alone)

@@ -1,0 +1,62 @@
+"""The methods as text: all of them, one line each, or one explained."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import re
+
+from hypo import records
+from hypo.algorithms import ALGORITHMS, method
+from hypo.config import SCALES
+
+
+def relative_costs() -> dict[str, float]:
+    """Time of a step over that of ERM, by method, as `make bench` last measured it; nothing where it did not."""
+    path = records.home() / "bench.json"
+    rows = json.loads(path.read_text()).get("methods", {"rows": []})["rows"] if path.exists() else []
+    return {"erm": 1.0} | {row["case"]: row["ours"] / row["obvious"] for row in rows} if rows else {}
+
+
+def summary(name: str) -> tuple[str, str]:
+    """What a method does, in a sentence, and its reference, which ends the first line of its file in brackets."""
+    text = (inspect.getmodule(method(name)).__doc__ or "").partition("\n")[0]
+    sentence, reference = re.fullmatch(r"(?:[^:(]*: )?(.*?)(?: \((.*)\))?\.?", text).groups()
+    return sentence, reference or "no reference"
+
+
+def cost(name: str) -> str:
+    """Of a step, in words."""
+    return f"{found:.2f} x ERM" if (found := relative_costs().get(name)) else "not measured"
+
+
+def listing() -> str:
+    """One line per method: name, kind, cost of a step, reference, hyperparameters with their defaults."""
+    rows = [("method", "kind", "cost of a step", "reference", "hyperparameters")]
+    for name in ALGORITHMS:
+        own = dataclasses.fields(method(name).Hyperparameters)
+        settings = ", ".join(f"{field.name} {plain(field.default)}" for field in own)
+        rows.append((name, method(name).kind, cost(name), summary(name)[1], settings or "none"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def explanation(name: str) -> str:
+    """One method: formula, symbols, reference, the mistake it avoids, its hyperparameters, how batches are drawn."""
+    kind = method(name)
+    lines = [f"{name}: {summary(name)[0]} ({summary(name)[1]})", "", inspect.getdoc(kind) or "", ""]
+    for field in dataclasses.fields(kind.Hyperparameters):
+        option = f"--{field.name.replace('_', '-')}"
+        lines.append(f"{option:<22} {field.metadata['help']} (default: {plain(field.default)})")
+    facts = {f"at {scale} scale": kind.defaults(scale, "pacs", "cartoon") for scale in SCALES}
+    facts = {where: ", ".join(f"{k} {plain(v)}" for k, v in changed.items()) for where, changed in facts.items()}
+    batches = {"pooled": "from all domains together", "per_domain": "with as many images of each domain"}[kind.sampling]
+    facts |= {"kind": kind.kind, "batches": batches, "cost of a step": cost(name)}
+    facts["run it"] = f"hypo train --algorithm {name}"
+    return "\n".join([*lines, "", *(f"{what:<22} {value}" for what, value in facts.items() if value)])
+
+
+def plain(value: object) -> str:
+    """The value of a hyperparameter, in short."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value).lower()
