@@ -87,7 +87,7 @@ def _data(args: argparse.Namespace) -> int:
     rows = [("benchmark", "domains", "classes", "images", "licence", "present")]
     for name, spec in REGISTRY.items():
         domains = ", ".join(spec.domains)
-        rows.append((name, domains, str(spec.num_classes), spec.images, spec.licence, _presence(name, args.root)))
+        rows.append((name, domains, str(spec.num_classes), spec.total, spec.licence, _presence(name, args.root)))
     for row in rows:
         print(_cells(row))
     print(f"\nroot: {data_root(args.root)}; fetch one with `hypo data NAME`, verify with `hypo doctor`")

@@ -6,10 +6,10 @@ import functools
 import heapq
 import json
 import os
-import random
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -140,7 +140,7 @@ def disk(config: Config) -> tuple[float, float]:
 def cached(config: Config) -> float:
     """Bytes of the decoded images, which all runs of a benchmark share."""
     spec = REGISTRY[config.benchmark]
-    return 3 * config.size**2 * int("".join(filter(str.isdigit, spec.images)))
+    return 3 * config.size**2 * spec.images
 
 
 def makespan(lengths: Sequence[float], slots: int, failures: float = 0.0, seed: int = 0) -> float:
@@ -149,13 +149,13 @@ def makespan(lengths: Sequence[float], slots: int, failures: float = 0.0, seed: 
     lengths   hours of each run, in the order of the plan
     failures  per GPU and hour, at random; the run goes on from its last checkpoint on the same GPU after RESTART
     """
-    draw = random.Random(seed)
+    draw = np.random.default_rng(seed)
     free = [0.0] * slots
     for length in lengths:
         start, done = heapq.heappop(free), 0.0
         end = start
         while done < length:
-            until_failure = draw.expovariate(failures) if failures else float("inf")
+            until_failure = draw.exponential(1 / failures) if failures else float("inf")
             worked = min(until_failure, length - done)
             done += worked
             end += worked + (RESTART / 3600 if done < length else 0.0)

@@ -170,7 +170,7 @@ def _enough_memory(folder: Path) -> Iterator[None]:
             "allocate memory",
             "could not create a primitive",
             "could not execute a primitive",
-        )  # torch's, oneDNN's
+        )
         if not (isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in str(error) for word in words)):
             raise
         raise TrainingError(
