@@ -14,6 +14,7 @@ bare mathematics, for callers that have checked already.
 
 from __future__ import annotations
 
+import importlib.util
 import math
 
 import numpy as np
@@ -21,8 +22,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 from hypo.contracts import checked
+
+BLOCK = 1 << 26
+"""Entries of an (N, N) array that are in memory at once; a larger one is made in blocks of rows, and made again for the
+gradient."""
 
 TINY = 1e-12
 
@@ -40,10 +46,34 @@ def update_prototypes(prototypes: Tensor, z: Tensor, y: Tensor, momentum: float)
     Returns     (C, d)  mu after the batch
 
     The order within a class matters, classes do not touch one another: step t advances, all at once, every
-    class that has a t-th sample, so there are as many sequential steps as the largest class has samples.
-    Differs from a mean over the class, which is another update.
+    class that has a t-th sample, so there are as many sequential steps as the largest class has samples. On a GPU
+    they are one kernel (`hypo.kernels`). Differs from a mean over the class, which is another update.
     """
-    return _SequentialEMA.apply(prototypes, z, y, momentum)
+    return (_FusedEMA if _on_gpu(z) else _SequentialEMA).apply(prototypes, z, y, momentum)
+
+
+def _on_gpu(z: Tensor) -> bool:
+    """Whether the kernels of `hypo.kernels` can take z; torch brings what they need where there is CUDA on Linux."""
+    return z.is_cuda and importlib.util.find_spec("triton") is not None
+
+
+class _FusedEMA(torch.autograd.Function):
+    """`_SequentialEMA` in two kernels."""
+
+    @staticmethod
+    def forward(ctx, prototypes: Tensor, z: Tensor, y: Tensor, momentum: float) -> Tensor:
+        from hypo import kernels
+
+        after, saved = kernels.forward(prototypes, z, y, momentum, TINY)
+        ctx.save_for_backward(*saved)
+        return after
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        from hypo import kernels
+
+        return *kernels.backward(grad, ctx.saved_tensors), None, None
 
 
 class _SequentialEMA(torch.autograd.Function):
@@ -125,12 +155,26 @@ def variation_loss(
     z (N, d), y (N,), prototypes (C, d), temperature tau > 0 (the paper: 0.1), domains (N,) or None.
     Returns a scalar. Differs from the released code, which multiplies by a further tau / 0.07.
     """
-    logits = z @ prototypes.T / temperature  # (N, C)
-    if domains is not None:
-        hard = (y[:, None] != y) & (domains[:, None] == domains)  # (N, N)
-        negatives = (z @ z.T / temperature).masked_fill(~hard, -torch.inf)
-        logits = torch.cat([logits, negatives], dim=1)  # (N, C + N)
-    return F.cross_entropy(logits, y)
+    if domains is None:
+        return F.cross_entropy(z @ prototypes.T / temperature, y)
+    rows = max(1, BLOCK // len(z))
+    if rows >= len(z):
+        return _with_negatives(z, y, domains, slice(None), prototypes, temperature) / len(z)
+    sums = [
+        checkpoint(_with_negatives, z, y, domains, slice(at, at + rows), prototypes, temperature, use_reentrant=False)
+        for at in range(0, len(z), rows)
+    ]
+    return torch.stack(sums).sum() / len(z)
+
+
+def _with_negatives(
+    z: Tensor, y: Tensor, domains: Tensor, rows: slice, prototypes: Tensor, temperature: float
+) -> Tensor:
+    """The sum over `rows` (n of the N samples) of the loss with hard negatives; the largest array is (n, C + N)."""
+    hard = (y[rows, None] != y) & (domains[rows, None] == domains)  # (n, N)
+    negatives = (z[rows] @ z.T / temperature).masked_fill(~hard, -torch.inf)
+    logits = torch.cat([z[rows] @ prototypes.T / temperature, negatives], dim=1)  # (n, C + N)
+    return F.cross_entropy(logits, y[rows], reduction="sum")
 
 
 @checked

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlencode, urljoin
+from urllib.parse import urlencode, urljoin, urlsplit
 from urllib.request import Request, urlopen
 
 from hypo.files import locked
@@ -244,8 +244,10 @@ def _receive(url: str, part: Path, size: int | None) -> None:
 def _open(address: str, have: int, confirmed: bool = False) -> http.client.HTTPResponse:
     """The server's answer from byte `have` on, if it is a file; Drive's confirmation form is sent once."""
     headers = {"User-Agent": "hypo", "Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    if urlsplit(address).scheme not in ("https", "http"):
+        raise DownloadError(f"{address} is no address on the web")
     try:
-        response = urlopen(Request(address, headers=headers), timeout=TIMEOUT)
+        response = urlopen(Request(address, headers=headers), timeout=TIMEOUT)  # noqa: S310 - checked above
     except HTTPError as error:
         error.close()
         if error.code == 416:  # `have` lies beyond the end, so it is of another file: from the start
@@ -257,6 +259,9 @@ def _open(address: str, have: int, confirmed: bool = False) -> http.client.HTTPR
         raise DownloadError(f"{address} refuses the file ({error.code} {error.reason})") from error
     except URLError as error:
         raise ConnectionError(error.reason) from error
+    if address.startswith("https:") and not response.url.startswith("https:"):
+        response.close()
+        raise DownloadError(f"{address} leads to {response.url}, which is not encrypted")
     if response.headers.get_content_type() != "text/html":
         return response
     with response:

@@ -5,9 +5,13 @@ Symbols: z (N, d) unit vectors, y (N,) classes, domains (N,) environments e; k n
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 from sklearn.metrics import silhouette_score
+
+from hypo.sphere import BLOCK
 
 K = 10
 
@@ -20,7 +24,7 @@ def silhouette(z: np.ndarray, y: np.ndarray) -> float:
 
 def purity(z: np.ndarray, y: np.ndarray, k: int = K) -> float:
     """The share of the k nearest neighbours that are of the sample's class."""
-    return float((y[_nearest(z, ~np.eye(len(z), dtype=bool), k)] == y[:, None]).mean())
+    return float((y[_nearest(z, k)] == y[:, None]).mean())
 
 
 def mixing(z: np.ndarray, y: np.ndarray, domains: np.ndarray, k: int = K) -> float:
@@ -34,8 +38,9 @@ def mixing(z: np.ndarray, y: np.ndarray, domains: np.ndarray, k: int = K) -> flo
         own, e = z[y == c], domains[y == c]
         if len(own) <= k or len(np.unique(e)) < 2:
             raise ValueError(f"class {c} needs more than {k} samples, of two domains or more; leave it out or lower k")
-        shares.append(e[_nearest(own, ~np.eye(len(own), dtype=bool), k)] != e[:, None])
-        chances.append((e[:, None] != e).sum(axis=1) / (len(e) - 1))
+        shares.append(e[_nearest(own, k)] != e[:, None])
+        sizes = np.bincount(np.unique(e, return_inverse=True)[1])[np.searchsorted(np.unique(e), e)]
+        chances.append((len(e) - sizes) / (len(e) - 1))
     return float(np.concatenate(shares).mean() / np.concatenate(chances).mean())
 
 
@@ -45,15 +50,29 @@ def hard_negatives(z: np.ndarray, y: np.ndarray, domains: np.ndarray) -> pd.Data
     Columns: same, other (positions in z), same_cosine, other_cosine (-inf where there is none), chance (the share of
     the sample's negatives that are of its domain, which is how often `same` would be nearer if domains did not matter).
     """
-    cosine = z @ z.T
-    negative, alike = y[:, None] != y, domains[:, None] == domains  # (N, N)
-    columns: dict[str, np.ndarray] = {}
-    for name, allowed in (("same", negative & alike), ("other", negative & ~alike)):
-        among = np.where(allowed, cosine, -np.inf)
-        columns[name], columns[f"{name}_cosine"] = among.argmax(axis=1), among.max(axis=1)
-    return pd.DataFrame(columns | {"chance": (negative & alike).sum(axis=1) / negative.sum(axis=1)})
+    parts = []
+    for rows in _blocks(len(z)):
+        cosine = z[rows] @ z.T
+        negative, alike = y[rows, None] != y, domains[rows, None] == domains  # (n, N)
+        columns: dict[str, np.ndarray] = {}
+        for name, allowed in (("same", negative & alike), ("other", negative & ~alike)):
+            among = np.where(allowed, cosine, -np.inf)
+            columns[name], columns[f"{name}_cosine"] = among.argmax(axis=1), among.max(axis=1)
+        parts.append(pd.DataFrame(columns | {"chance": (negative & alike).sum(axis=1) / negative.sum(axis=1)}))
+    return pd.concat(parts, ignore_index=True)
 
 
-def _nearest(z: np.ndarray, allowed: np.ndarray, k: int) -> np.ndarray:
-    """Positions (N, k) of the k nearest among those allowed (N, N), in no order."""
-    return np.argpartition(-np.where(allowed, z @ z.T, -np.inf), k - 1, axis=1)[:, :k]
+def _nearest(z: np.ndarray, k: int) -> np.ndarray:
+    """Positions (N, k) of the k others nearest to each sample, in no order."""
+    found = []
+    for rows in _blocks(len(z)):
+        cosine = z[rows] @ z.T
+        cosine[np.arange(len(cosine)), np.arange(len(z))[rows]] = -np.inf
+        found.append(np.argpartition(-cosine, k - 1, axis=1)[:, :k])
+    return np.concatenate(found)
+
+
+def _blocks(n: int) -> Iterator[slice]:
+    """The rows of an (n, n) array in parts of at most BLOCK entries."""
+    rows = max(1, BLOCK // n)
+    return (slice(at, at + rows) for at in range(0, n, rows))

@@ -33,7 +33,25 @@ def transport(cost: Tensor, regularisation: float, tolerance: float) -> tuple[fl
         kernel = torch.exp((f + g - cost) / level)
         u, v, error = _scale(kernel, tolerance if step == 0 else 0.1 / m)
         f, g = f + level * u.log()[:, None], g + level * v.log()
-    return (u @ kernel.mul_(cost) @ v).item(), error
+    found = (u @ kernel.mul_(cost) @ v).item()
+    return (
+        (found, error) if math.isfinite(found) and math.isfinite(error) else _in_logs(cost, regularisation, tolerance)
+    )
+
+
+def _in_logs(cost: Tensor, regularisation: float, tolerance: float) -> tuple[float, float]:
+    """`transport` by sums of exponentials, which are slower and do not overflow at any regularisation."""
+    n, m = cost.shape
+    scaled, g = cost / regularisation, cost.new_zeros(m)
+    for _ in range(ITERATIONS):
+        f = math.log(m) - torch.logsumexp(g - scaled, dim=1)
+        plan = torch.exp(f[:, None] + g - scaled) / (n * m)  # the first marginal is exact
+        sums = plan.sum(0)
+        error = torch.linalg.vector_norm(sums - 1 / m).item()
+        if error <= tolerance:
+            break
+        g = math.log(n) - torch.logsumexp(f[:, None] - scaled, dim=0)
+    return (plan * cost).sum().item(), error
 
 
 def _scale(kernel: Tensor, tolerance: float) -> tuple[Tensor, Tensor, float]:

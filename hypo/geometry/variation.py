@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 
+import numpy as np
 import pandas as pd
 from torch import Tensor
 
@@ -88,7 +89,7 @@ def _divergences(
     for p, q in pairs:
         cost, error = transport(squared_distances(cells[p], cells[q]), regularisation, tolerance)
         (cost_p, error_p), (cost_q, error_q) = own[p], own[q]
-        divergence = max(0.0, cost - (cost_p + cost_q) / 2)
+        divergence = float(np.maximum(0.0, cost - (cost_p + cost_q) / 2))  # NaN stays NaN, where max() makes 0 of it
         rows.append((divergence, max(error, error_p, error_q), len(cells[p]), len(cells[q])))
     result = pd.DataFrame(rows, columns=["sinkhorn", "marginal_error", "n_a", "n_b"])
     if missed := int((~(result.marginal_error <= tolerance)).sum()):

@@ -339,3 +339,15 @@ def test_two_at_once_unpack_once_and_a_folder_that_is_there_is_kept(tmp_path):
     assert len(list(outs[0].rglob("?*"))) == 201 and names(tmp_path) == {"a.zip", "out"}
     (tmp_path / "out" / "mine").touch()
     assert (unpack(archive, tmp_path / "out") / "mine").exists()
+
+
+def test_a_download_does_not_leave_https(tmp_path, monkeypatch):
+    class Answer(io.BytesIO):
+        url = "http://example.org/file"
+
+    monkeypatch.setattr(download, "urlopen", lambda *_, **__: Answer(b"content"))
+    with pytest.raises(DownloadError, match=r"leads to http://example.org/file, which is not encrypted"):
+        fetch("https://example.org/file", tmp_path / "file")
+    with pytest.raises(DownloadError, match="is no address on the web"):
+        fetch("file:///etc/passwd", tmp_path / "file")
+    assert not (tmp_path / "file").exists()

@@ -94,6 +94,7 @@ def _round(place: Path, chance: random.Random, log: dict[str, Any], short: bool,
         each["tried"] += times
         if times or not each["tried"]:
             each["outcomes"][told] = each["outcomes"].get(told, 0) + max(times, 1)
+        keep(log, not short)
 
 
 def _fuzz(place: Path, log: dict[str, Any], examples: int, until: float) -> None:

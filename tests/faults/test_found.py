@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from made import a_record
+from own_folder import QUICK, folder_of, words
 from PIL import Image
-from small import QUICK, folder_of, words
 
 import hypo
 from hypo import HypoLoss, cli, records, runs

@@ -29,7 +29,7 @@ import nbformat
 import numpy as np
 from data.test_download import CONTENT, MD5, Server
 from made import a_record
-from small import folder_of
+from own_folder import folder_of
 from training.helpers import SERVER, die, die_beside_rename, die_in_write, outcome, same, start
 
 from hypo import records

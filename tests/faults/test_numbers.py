@@ -1,0 +1,109 @@
+"""Losses and measures at the edges: finite or one sentence, and the same value however the work is cut up."""
+
+import random
+
+import numpy as np
+import ot
+import pytest
+import torch
+from conftest import labels, unit
+from own_folder import QUICK, folder_of
+
+import hypo
+from hypo import HypoLoss, records, separation_loss, sphere, update_prototypes, variation_loss
+from hypo.geometry import epsilon_hat, etf_gap, intra_class_variation, neighbours
+from hypo.geometry.neighbours import hard_negatives, mixing, purity
+
+TEMPERATURES = [1e-3, 1e-2, 0.1, 1.0, 10.0]
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+
+
+def clouds(kind: str, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """z (24, 8), y, domains of a kind that is hard to compute with."""
+    z, y, domains = unit(24, 8, dtype=torch.float64), labels(24, 4), labels(24, 2, seed=1)
+    if kind == "one sample of each class":
+        z, y, domains = z[:4], torch.arange(4), domains[:4]
+    if kind == "duplicates":
+        z = z[:1].expand(24, -1).clone()
+    if kind == "opposites":
+        z[1::2] = -z[::2]
+    return z.to(dtype), y, domains
+
+
+@pytest.mark.parametrize("kind", ["random", "one sample of each class", "duplicates", "opposites"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("prototypes", ["ema", "learnable"])
+def test_losses_and_gradients_are_finite(kind, dtype, prototypes):
+    z, y, domains = clouds(kind, dtype)
+    z.requires_grad_()
+    for tau in TEMPERATURES:
+        for hard in (None, domains):
+            criterion = HypoLoss(4, 8, temperature=tau, prototypes=prototypes)
+            criterion = criterion.double() if dtype == torch.float64 else criterion
+            terms = criterion(z, y, hard)
+            assert all(term.isfinite() for term in terms), (tau, terms)
+            (gradient,) = torch.autograd.grad(terms.total, z)
+            assert gradient.isfinite().all(), tau
+
+
+@pytest.mark.parametrize("kind", ["random", "duplicates", "opposites"])
+@pytest.mark.parametrize("regularisation", [1e-3, 0.05, 1.0])
+@pytest.mark.filterwarnings("ignore:.*divergences missed the tolerance:RuntimeWarning")
+def test_measures_are_finite_and_sinkhorn_reports_its_error(kind, regularisation):
+    z, y, domains = clouds(kind, torch.float64)
+    found = intra_class_variation(z, y, domains, regularisation)
+    assert np.isfinite(found[["sinkhorn", "marginal_error"]].to_numpy()).all() and (found["sinkhorn"] >= 0).all()
+    if kind == "random" and regularisation == 1e-3:  # as good as unregularised
+        for row in found.itertuples():
+            a, b = (z[(y == row[1]) & (domains == e)].numpy() for e in (row.domain_a, row.domain_b))
+            exact = ot.emd2([], [], ot.dist(a, b))
+            assert row.sinkhorn == pytest.approx(exact, abs=0.02)
+    mu = unit(4, 8, seed=3)
+    assert epsilon_hat(z, y, mu).isfinite() and etf_gap(mu).isfinite()
+
+
+@pytest.mark.parametrize("rows", [1, 7, 24])
+def test_hard_negatives_in_blocks_have_the_same_value_and_gradient(monkeypatch, rows):
+    z, y, domains = clouds("random", torch.float64)
+    z.requires_grad_()
+    mu = unit(4, 8, seed=3).requires_grad_()
+    whole = variation_loss(z, y, mu, 0.1, domains)
+    expected = torch.autograd.grad(whole, [z, mu])
+    monkeypatch.setattr(sphere, "BLOCK", rows * len(z))
+    parts = variation_loss(z, y, mu, 0.1, domains)
+    torch.testing.assert_close(parts, whole)
+    for ours, theirs in zip(torch.autograd.grad(parts, [z, mu]), expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_neighbours_in_blocks_are_the_same(monkeypatch):
+    z, y, domains = unit(200, 5).numpy(), labels(200, 3).numpy(), labels(200, 2, seed=1).numpy()
+    whole = purity(z, y), mixing(z, y, domains), hard_negatives(z, y, domains)
+    monkeypatch.setattr(neighbours, "BLOCK", 7 * 200)
+    assert (purity(z, y), mixing(z, y, domains)) == pytest.approx(whole[:2])
+    parts = hard_negatives(z, y, domains)
+    assert (parts[["same", "other"]] == whole[2][["same", "other"]]).all(axis=None)
+    np.testing.assert_allclose(parts, whole[2])
+
+
+def test_ten_thousand_classes():
+    mu, z, y = unit(10_000, 16, dtype=torch.float32), unit(64, 16, seed=1, dtype=torch.float32), labels(64, 10_000)
+    assert variation_loss(z, y, mu, 0.1).isfinite() and update_prototypes(mu, z, y, 0.95).isfinite().all()
+    assert separation_loss(mu[:2000], 0.1).isfinite()
+
+
+def test_a_reproduction_made_twice_gives_the_same_records_but_for_times(tmp_path, monkeypatch):
+    folder = folder_of(tmp_path / "mine")
+    monkeypatch.setenv("HYPO_DATA", str(tmp_path / "data"))
+    made = []
+    for place in ("first", "second"):
+        monkeypatch.setenv("HYPO_RECORDS", str(tmp_path / place))
+        monkeypatch.setenv("HYPO_RUNS", str(tmp_path / place / "runs"))
+        random.seed(place)
+        torch.manual_seed(len(made))
+        for algorithm in ("erm", "hypo"):
+            hypo.run(folder, algorithm, "street", **QUICK)
+        made.append({path.name: record for path, record in records.read_all(tmp_path / place)})
+    for record in (record for each in made for record in each.values()):
+        del record["cost"], record["digest"]
+    assert made[0] == made[1] and len(made[0]) == 2
