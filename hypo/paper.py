@@ -8,37 +8,19 @@ from __future__ import annotations
 
 import functools
 import re
+from importlib.resources import files
 
 import pandas as pd
 
 from hypo import records
 from hypo.suggest import one_of
 
-NUMBERS = {
-    "all": "Table 1",
-    "pcl-swad": "Table 2",
-    "fullcorruption": "Table 3",
-    "pacs": "Table 4",
-    "officehome": "Table 5",
-    "vlcs": "Table 6",
-    "terra": "Table 7",
-    "officehome-swad": "Table 8",
-    "vlcs-swad": "Table 9",
-    "terra-swad": "Table 10",
-    "ablation-sep": "Table 11",
-    "hard-negative": "Table 12",
-    "ema-lp": "Table 13",
-    "quan": "Table 14",
-    "cifar10c": "Table 15",
-    "hyper": "Figure 1",
-    "c10_corr": "Figure 2",
-    "hard_neg": "Figure 3",
-    "umap": "Figure 4",
-    "dist_comp": "Figure 5",
-    "imagenet-100": "Figure 6",
-    "alpha": "Figure 7a",
-    "tau": "Figure 7b",
-}
+CONTENTS = pd.read_csv(files("hypo") / "paper.csv", index_col="label")
+ARTEFACTS = CONTENTS[CONTENTS["page"].notna()]
+"""The paper's figures and tables by label: number (in the PDF), shows, page (of the counterpart here)."""
+SECTIONS: dict[str, str] = CONTENTS.loc[CONTENTS["page"].isna(), "shows"].to_dict()
+"""Number -> title of the sections that make claims."""
+NUMBERS: dict[str, str] = ARTEFACTS["number"].to_dict()
 """Label -> the number in the PDF."""
 
 TABLES = {
@@ -65,10 +47,10 @@ NAMES = {
 @functools.cache
 def _read(label: str) -> pd.DataFrame:
     folder = records.home() / "paper"
-    files = {path.stem: path for path in sorted(folder.glob("*.csv"))}
-    if not files:
+    found = {path.stem: path for path in sorted(folder.glob("*.csv"))}
+    if not found:
         raise FileNotFoundError(f"the paper's numbers are not at {folder}: work in a clone of the repository")
-    return pd.read_csv(files[one_of("table", label, files)])
+    return pd.read_csv(found[one_of("table", label, found)])
 
 
 def table(label: str) -> pd.DataFrame:

@@ -7,7 +7,7 @@ import re
 import pandas as pd
 
 from hypo.display import banner, show
-from hypo.report.table import Table
+from hypo.report.table import PAPER, Table
 
 
 def saved(html: str) -> pd.DataFrame:
@@ -53,9 +53,20 @@ def test_a_cell_may_have_two_lines_and_negative_numbers_have_a_minus_sign():
     assert "1.0<br>1 of 3 failed to train" in html and "\N{MINUS SIGN}0.5" in html
 
 
-def test_badges_say_what_numbers_are_of():
-    html = show(Table(FRAME, "styles", about=("digits",)))._repr_html_()
+def test_badges_follow_from_the_records_and_from_what_is_said():
+    html = show(Table(FRAME, "styles", records=["digits-cartoon-erm-demo-s0-12.json"]))._repr_html_()
     assert '<caption><span class="hypo-badge">digits</span></caption>' in html
+    assert Table(FRAME, "t", records=["pacs-a.json digits-b.json"], also=(PAPER,)).about == (
+        PAPER,
+        "real data",
+        "digits",
+    )
+    assert Table(FRAME, "t").about == ()
+
+
+def test_an_outcome_has_a_word_a_shape_and_its_colour():
+    html = show(pd.DataFrame({"outcome": ["supported", "not run"]}), "t")._repr_html_()
+    assert '<span class="hypo-verdict" data-outcome="supported">▲ supported</span>' in html and "○ not run" in html
 
 
 def test_a_banner_has_a_line_for_each_thing_it_says():

@@ -39,15 +39,21 @@ def test_names_that_are_no_parameters_are_not_looked_at():
     assert page.config.held_out == "photo"
 
 
-def test_without_data_or_record_the_digits_stand_in_and_the_banner_says_so():
-    page = notebook.begin({"held_out": "real_world"}, "office_home")
-    assert page.demo and page.config == configure("digits", "hypo", "sketch", "demo")
+def test_without_data_or_record_the_digits_stand_in_for_pacs_and_the_banner_says_so():
+    page = notebook.begin({"held_out": "sketch"}, "pacs")
+    assert page.demo and page.ready and page.config == configure("digits", "hypo", "sketch", "demo")
     banner = page._repr_html_()
-    assert (
-        "demo scale" in banner
-        and "is of the embedded digits, not of Office-Home" in banner
-        and "<code>hypo data office_home</code>" in banner
-    )
+    assert "demo scale" in banner and "is of the embedded digits, not of PACS" in banner
+    assert "<code>hypo data pacs</code>" in banner
+
+
+def test_nothing_stands_in_for_a_benchmark_that_the_digits_are_not_like():
+    page = notebook.begin({"held_out": "real_world"}, "office_home")
+    assert not page.ready and not page.demo and "No run on Office-Home is recorded here." in page._repr_html_()
+    with pytest.raises(
+        notebook.ParameterError, match="demo scale is of the digits, and this page is about office_home"
+    ):
+        notebook.begin({"held_out": "real_world", "scale": "demo"}, "office_home")
 
 
 def test_a_recorded_run_on_the_benchmark_is_shown_where_its_data_is_not(tmp_path):

@@ -25,9 +25,10 @@ OTHERS = {"scale": "demo", "epochs": 1, "seed": 1, "algorithm": "erm", "dim": 2,
 OF_ITS_OWN = {
     "pacs": {"held_out": "sketch", "seed": 0},
     "cifar10c": {"seed": 0},
-    "office_home": {"held_out": "clipart"},
-    "vlcs": {"held_out": "VOC2007"},
-    "terra_incognita": {"held_out": "location_38"},
+    "office_home": {"held_out": "clipart", "scale": None},
+    "vlcs": {"held_out": "VOC2007", "scale": None},
+    "terra_incognita": {"held_out": "location_38", "scale": None},
+    "imagenet100": {"scale": None},
     "swad": {"algorithm": "hypo", "held_out": "sketch", "seed": 0},
     **{page: {"held_out": "sketch", "seed": 0} for page in ("bound", "embeddings", "variation")},
 }

@@ -60,5 +60,10 @@ def test_links_and_the_picture_are_in_the_repository():
 
 def test_the_picture_says_in_words_what_it_shows_and_has_a_ground_of_its_own():
     drawn = readme.picture()
-    assert drawn.alt.startswith("Accuracy in percent on held-out styles of the digits")
-    assert "fill: #ffffff" in drawn.images["light"].decode()
+    assert re.match(r"Accuracy in percent on (PACS|the digits), \w+ scale, means over seeds: ", drawn.alt)
+    assert b'fill="#ffffff"/>' in readme.on_white(drawn.images["light"])
+
+
+def test_the_table_has_eight_claims_at_most():
+    between = (TOP / "README.md").read_text().split(readme.BEGIN)[1].split(readme.END)[0]
+    assert 1 <= sum(line.startswith("| [") for line in between.splitlines()) <= 8

@@ -13,7 +13,7 @@ import torch
 from conftest import labels, unit
 
 from hypo import separation_loss, simplex_etf, variation_loss
-from hypo.figures.etf import cosines_by_classes, gap_over_steps, trained_cosines
+from hypo.figures.etf import cosines_by_classes, gap_over_steps
 from hypo.figures.method import sphere
 from hypo.figures.performance import ratios
 from hypo.figures.turning import TurningSphere
@@ -78,7 +78,7 @@ def payload(figure: TurningSphere) -> tuple[dict, np.ndarray]:
     (found,) = re.findall(r'<script type="application/json">(.*?)</script>', figure._repr_html_(), re.DOTALL)
     data = json.loads(found)
     vectors = np.frombuffer(base64.b64decode(data["vectors"]), "<i2") / 32767
-    return data, vectors.reshape(data["frames"], len(data["labels"]) + len(data["names"]), 3)
+    return data, vectors.reshape(len(data["readings"]), len(data["labels"]) + len(data["names"]), 3)
 
 
 def test_the_sphere_holds_what_was_learnt(learnt):
@@ -98,6 +98,19 @@ def test_the_sphere_stays_small_however_long_the_training():
     assert np.abs(vectors[:, :-4] - z[:, ::3]).max() < 2e-5
     with pytest.raises(ValueError, match="markers for 10 classes, not 11"):
         TurningSphere(z, y, mu, "abcdefghijk", [""] * 101, "random", still)
+
+
+def test_a_sphere_has_a_slider_for_each_axis_and_its_csv_names_every_frame(learnt):
+    still = sphere(learnt.embeddings[-1], learnt.labels, learnt.prototypes[-1], "012", "end", "a still")
+    axes, four = {"τ": (0.1, 0.5), "λ": (1.0, 4.0)}, [2, 1, 0, 2]
+    shown = [array[four] for array in (learnt.embeddings, learnt.prototypes)]
+    figure = TurningSphere(shown[0], learnt.labels, shown[1], "012", [*"abcd"], "digits", still, axes, start=1)
+    html = figure._repr_html_()
+    assert html.count('type="range"') == 2 and "<button" not in html and 'data-start="1"' in html
+    data, _ = payload(figure)
+    assert data["axes"] == [["τ", [0.1, 0.5]], ["λ", [1.0, 4.0]]]
+    table = pd.read_csv(pd.io.common.BytesIO(base64.b64decode(re.search(r"csv;base64,([^\"]+)", figure.source)[1])))
+    assert table[["τ", "λ"]].drop_duplicates().to_numpy().tolist() == [[0.1, 1], [0.1, 4], [0.5, 1], [0.5, 4]]
 
 
 def test_the_sphere_has_a_still_a_label_and_no_address(learnt):
@@ -144,12 +157,8 @@ def test_figures_keep_their_numbers_and_say_what_they_show():
     figures = [
         gap_over_steps({"C = 3": history}, "gap"),
         cosines_by_classes(reached.rename_axis("C"), 2),
-        trained_cosines({"digits": unit(4, 8).numpy()}, ["a.json"]),
         ratios(rows),
     ]
     for figure in figures:
         html = figure._repr_html_()
         assert figure.alt in html.replace("&#x27;", "'") and ".csv" in html
-    assert "a.json" in figures[2]._repr_html_()
-    table = pd.read_csv(pd.io.common.BytesIO(base64.b64decode(re.search(r"csv;base64,([^\"]+)", figures[2].source)[1])))
-    assert len(table) == 6 and set(table["run"]) == {"digits"}

@@ -13,14 +13,12 @@ import pandas as pd
 from hypo import runs
 from hypo.claims.evidence import NOT_RUN, OUTCOMES, Evidence, Finding
 from hypo.claims.rules import combined, judge, weakest
-from hypo.claims.statements import load, many, printed
+from hypo.claims.statements import load, many, printed, settings
 from hypo.config import SCALES
 from hypo.data.benchmarks import CORRUPTED
 
 DIGITS_LIKE = ("pacs", "cifar10")
 """Benchmarks whose rules can be applied to the digits: they have four styles for four domains, and the corruptions."""
-
-__all__ = ["OUTCOMES", "Evidence", "Finding", "load", "many", "on_digits", "overall", "printed", "verdicts", "weakest"]
 
 
 def verdicts(frame: pd.DataFrame | None = None, claims: list[dict[str, Any]] | None = None) -> pd.DataFrame:

@@ -12,7 +12,8 @@ SUPPORTED, CONTRADICTED, INCONCLUSIVE, NOT_RUN = "supported", "contradicted", "i
 there are no runs."""
 HOLDS, EMPTY, FAILS = "holds", "holds but says nothing here", "fails"
 """Of mathematics: EMPTY where the bound exceeds what any embedding can reach."""
-OUTCOMES = (SUPPORTED, CONTRADICTED, INCONCLUSIVE, NOT_RUN, HOLDS, EMPTY, FAILS)
+OUTCOMES = dict(zip((SUPPORTED, CONTRADICTED, INCONCLUSIVE, NOT_RUN, HOLDS, EMPTY, FAILS), "▲▼◆○■□✕", strict=True))
+"""Outcome -> the shape that stands before its word."""
 
 
 class Finding(NamedTuple):
@@ -39,6 +40,7 @@ class Evidence(NamedTuple):
     """What the runs of one benchmark at one scale say of a claim, or what a computation does.
 
     findings  what was measured
+    asked     how many comparisons the rule asks for
     missing   settings without runs
     parts     of a claim made of others: outcome -> their ids
     counts    of a computation: in how many places it holds, of how many, and what a place is
@@ -48,6 +50,7 @@ class Evidence(NamedTuple):
 
     outcome: str
     findings: tuple[Finding, ...] = ()
+    asked: int = 1
     missing: tuple[Setting, ...] = ()
     parts: dict[str, list[str]] | None = None
     counts: tuple[int, int, str] | None = None

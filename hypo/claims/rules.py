@@ -45,13 +45,12 @@ def _compare(rule: dict[str, Any], frame: pd.DataFrame) -> Evidence:
     found = [_lead(frame, measure, of, than, above) for measure, of, than in combinations]
     ran = tuple(finding for finding in found if finding is not None)
     outcome = together(NOT_RUN if finding is None else finding.outcome for finding in found)
-    return _evidence(outcome, ran, _missing(frame, [*settings(rule["of"]), *others]))
+    return _evidence(outcome, ran, _missing(frame, [*settings(rule["of"]), *others]), len(found))
 
 
 def _lead(frame: pd.DataFrame, measure: str, of: Setting, than: Setting, above: bool) -> Finding | None:
     """How far `of` is ahead of `than`, over the pairs of runs that both have; None without a pair."""
-    sides = [runs.values(frame, setting, measure) for setting in (of, than) if len(runs.made_with(frame, setting))]
-    pairs = runs.paired(*sides) if len(sides) == 2 else frame[:0]
+    pairs = runs.leads(frame, of, than, measure)
     if pairs.empty:
         return None
     lead = runs.estimate(pairs["value"], pairs["held_out"])
@@ -94,10 +93,12 @@ def _finding(
     return Finding(outcome, measure, of, than, mean, domains, values["seed"].nunique(), *marks, files)
 
 
-def _evidence(outcome: str, findings: tuple[Finding, ...], missing: tuple[Setting, ...] = ()) -> Evidence:
+def _evidence(
+    outcome: str, findings: tuple[Finding, ...], missing: tuple[Setting, ...] = (), asked: int = 1
+) -> Evidence:
     files = frozenset().union(*(finding.files for finding in findings))
     n = max((finding.estimate.n for finding in findings), default=0)
-    return Evidence(outcome, findings, missing, files=files, n=n)
+    return Evidence(outcome, findings, asked, missing, files=files, n=n)
 
 
 def _missing(frame: pd.DataFrame, wanted: list[Setting]) -> tuple[Setting, ...]:

@@ -7,11 +7,13 @@ import html
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 import pandas as pd
 
-from hypo.report.table import Table
+from hypo.claims import OUTCOMES
+from hypo.report.table import Table, about
 from hypo.report.text import number
 
 
@@ -55,20 +57,23 @@ def badges(about: Iterable[str]) -> str:
     return " ".join(f'<span class="hypo-badge">{html.escape(name)}</span>' for name in about)
 
 
-def source(name: str, numbers: pd.DataFrame | None, records: Iterable[str] = ()) -> str:
-    """One line: a link that saves `numbers` as <name>.csv, and the records they were computed from."""
-    parts = []
+def source(
+    name: str, numbers: pd.DataFrame | None, records: Iterable[str] = (), also: tuple[str, ...] | None = None
+) -> str:
+    """One line: what it is of (a figure's badges), a link that saves `numbers` as <name>.csv, and the records."""
+    records = [*records]
+    parts = [badges(about(records, also))] if also is not None else []
     if numbers is not None:
         keep_index = numbers.index.names != [None]
         encoded = base64.b64encode(numbers.to_csv(index=keep_index).encode()).decode()
         file = html.escape(f"{name}.csv", quote=True)  # the name of a reader's folder may be in it
         parts.append(f'<a download="{file}" href="data:text/csv;base64,{encoded}">{file}</a>')
-    files = sorted(dict.fromkeys(" ".join(records).split()))
-    if files:
-        count = f"{len(files)} record{'s' if len(files) > 1 else ''}"
-        listed = "<br>".join(map(html.escape, files))
+    names = sorted(dict.fromkeys(" ".join(records).split()))
+    if names:
+        count = f"{len(names)} record{'s' if len(names) > 1 else ''}"
+        listed = "<br>".join(map(html.escape, names))
         parts.append(f"<details><summary>{count}</summary>{listed}</details>")
-    return f'<div class="hypo-source">{" ".join(parts)}</div>' if parts else ""
+    return f'<div class="hypo-source">{" ".join(parts)}</div>' if any(parts) else ""
 
 
 def banner(*lines: str) -> str:
@@ -89,4 +94,15 @@ def inline(text: str) -> str:
 def _cell(value: object, decimals: int) -> str:
     if isinstance(value, float):
         return number(value, decimals)
-    return "" if value is None else inline(str(value))
+    return verdict(str(value)) if value in OUTCOMES else "" if value is None else inline(str(value))
+
+
+def verdict(outcome: str) -> str:
+    """An outcome as a word with a shape and a colour of its own."""
+    return f'<span class="hypo-verdict" data-outcome="{outcome}">{OUTCOMES[outcome]} {outcome}</span>'
+
+
+def asset(name: str) -> str:
+    """A script or style sheet of this package or of the figures', as text."""
+    home = files("hypo") / ("display" if name.startswith("claims") else "figures")
+    return (home / name).read_text(encoding="utf-8")

@@ -5,36 +5,21 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from importlib.resources import files
 
 import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 
-from hypo.display import source
+from hypo.display import asset, source
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#b2df00", "#666666", "#a6611a")
 """Okabe and Ito's colour-blind safe set, lengthened; a class also has a marker of its own."""
 MARKERS = "osD^vPX*<>"
 
 THEMES = {"light": {"ink": "#1d2129", "faint": "#c3c8d0"}, "dark": {"ink": "#e8eaed", "faint": "#4a505a"}}
-STYLE = {
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "savefig.facecolor": "none",
-    "axes.prop_cycle": mpl.cycler(color=COLOURS),
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "axes.labelsize": 10.5,
-    "xtick.labelsize": 9.5,
-    "ytick.labelsize": 9.5,
-    "legend.frameon": False,
-    "legend.fontsize": 9.5,
-    "lines.linewidth": 2,
-    "svg.hashsalt": "hypo",
-}
+STYLE = mpl.rc_params_from_file(files("hypo.figures") / "figures.mplstyle", use_default_template=False)
 
 
 class Themed:
@@ -47,6 +32,7 @@ class Themed:
     name     of the CSV, without its ending
     numbers  what is drawn, as the CSV holds it; None for pictures that show no numbers
     records  names of the record files behind it
+    also     what it shows beside what the records tell, as of `hypo.report.table.Table`
     """
 
     def __init__(
@@ -57,18 +43,19 @@ class Themed:
         raster: bool = False,
         name: str = "figure",
         numbers: pd.DataFrame | None = None,
-        records: Sequence[str] = (),
+        records: Iterable[str] = (),
+        also: tuple[str, ...] = (),
     ) -> None:
-        self.alt, self.source = alt, source(name, numbers, records)
+        self.alt, self.source = alt, source(name, numbers, records, also)
         self.images = {theme: _render(draw, theme, size, "png" if raster else "svg") for theme in THEMES}
         self.kind = "image/png" if raster else "image/svg+xml"
-        self.width = round(size[0] * 96)
+        self.width, self.picture = round(size[0] * 96), " data-picture" if numbers is None else ""
 
     def _repr_html_(self) -> str:
         alt = html.escape(self.alt, quote=True)
-        picture = "" if self.source else " data-picture"
         images = "".join(
-            f'<img class="hypo-figure only-{theme}"{picture} alt="{alt}" style="width:{self.width}px;max-width:100%" '
+            f'<img class="hypo-figure only-{theme}"{self.picture} alt="{alt}" '
+            f'style="width:{self.width}px;max-width:100%" '
             f'src="data:{self.kind};base64,{base64.b64encode(image).decode()}">'
             for theme, image in self.images.items()
         )
@@ -95,8 +82,3 @@ def _render(draw: Callable[[Figure, str], None], theme: str, size: tuple[float, 
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, dpi=200, metadata={"Date": None} if kind == "svg" else None)
     return buffer.getvalue()
-
-
-def asset(name: str) -> str:
-    """A script or style sheet of this package, as text."""
-    return files("hypo.figures").joinpath(name).read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ import json
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -21,9 +22,13 @@ from PIL import Image
 
 from hypo.display import source
 from hypo.figures import COLOURS, MARKERS, asset
+from hypo.report.text import words
 
 SIDE, MARGIN, RADIUS = 400, 14, 4.2  # of a map and its markers, in its own units
 THUMBNAIL = 48  # pixels at most
+UNSEEN = ' class="unseen"'
+FIGURE_4 = {"photo": "#f3c17b", "art_painting": "#911c43", "cartoon": "#5b509d", "sketch": "#c6e4a7"}
+"""The paper's colours of the domains: orange, red, violet, green."""
 
 
 def balanced(domains: pd.Series, count: int, seed: int = 0) -> np.ndarray:
@@ -60,6 +65,7 @@ def mapped(stored: dict[str, tuple[pd.DataFrame, np.ndarray]], count: int, seed:
     return table
 
 
+@dataclass(frozen=True)
 class Map:
     """The same samples under several methods side by side: domains by colour, classes by marker.
 
@@ -70,55 +76,66 @@ class Map:
     name     of the CSV, without its ending
     images   (N, H, W, 3) uint8 of the samples, None where they are not on this machine
     classes  names in the order of their markers
-    domains  names in the order of their colours
+    domains  names in the order of their colours, where the paper's Figure 4 gives them none
     records  names of the record files behind it
     """
 
-    def __init__(
-        self,
-        samples: pd.DataFrame,
-        methods: dict[str, str],
-        alt: str,
-        name: str,
-        images: np.ndarray | None,
-        classes: Sequence[str],
-        domains: Sequence[str],
-        records: Sequence[str] = (),
-    ) -> None:
-        if len(classes) > len(MARKERS):
-            raise ValueError(f"a map has markers for {len(MARKERS)} classes, not {len(classes)}: show fewer")
-        self.samples, self.methods, self.alt, self.images = samples, methods, alt, images
-        self.classes, self.domains = list(classes), list(domains)
-        self.source = source(name, samples, records)
-        self.id = "map-" + hashlib.sha256(samples.to_csv().encode()).hexdigest()[:8]
+    samples: pd.DataFrame
+    methods: dict[str, str]
+    alt: str
+    name: str
+    images: np.ndarray | None
+    classes: Sequence[str]
+    domains: Sequence[str]
+    records: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.classes) > len(MARKERS):
+            raise ValueError(f"a map has markers for {len(MARKERS)} classes, not {len(self.classes)}: show fewer")
+
+    @property
+    def id(self) -> str:
+        return "map-" + hashlib.sha256(self.samples.to_csv().encode()).hexdigest()[:8]
+
+    @property
+    def colours(self) -> dict[str, str]:
+        known = {*self.domains} <= {*FIGURE_4}
+        return {domain: FIGURE_4[domain] if known else COLOURS[i] for i, domain in enumerate(self.domains)}
 
     def _repr_html_(self) -> str:
-        columns = math.ceil(math.sqrt(len(self.samples)))
+        columns, name = math.ceil(math.sqrt(len(self.samples))), self.id
         grid = {"columns": columns, "rows": math.ceil(len(self.samples) / columns), "texts": self._texts()}
         picture = ""
         if self.images is not None:
             sheet = f"background-image:url({atlas(self.images, columns)});--columns:{100 * columns}%"
             picture = f'<div class="picture" style="{sheet}"></div>'
         data = json.dumps(grid).replace("</", "<\\/")
-        shapes = "".join(f'<path id="{self.id}-{i}" d="{_shape(MARKERS[i])}"/>' for i in range(len(self.classes)))
+        shapes = "".join(f'<path id="{name}-{i}" d="{_shape(MARKERS[i])}"/>' for i in range(len(self.classes)))
+        unseen = {*self.samples.loc[self.samples["part"] == "ood_test", "domain"]}
+        key = "".join(
+            self._entry(0, colour, words(e) + (" (held out, outlined)" if e in unseen else ""), e in unseen)
+            for e, colour in self.colours.items()
+        )
+        classes = "".join(self._entry(i, "currentColor", c) for i, c in enumerate(self.classes))
         return f"""<style>{asset("map.css")}</style>
 <div class="hypo-map">
 <svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs>{shapes}</defs></svg>
 <div class="maps">{"".join(self._map(method, title) for method, title in self.methods.items())}</div>
-{self._key()}
+<div class="key">{key}</div><div class="key">{classes}</div>
 <div class="card" aria-live="polite" hidden>{picture}<p style="margin:0.3em 0 0"></p></div>
 <script type="application/json">{data}</script>
 </div>
 <script>{asset("map.js")}</script>
-{self.source}"""
+{source(self.name, self.samples, self.records, ())}"""
 
     def _map(self, method: str, title: str) -> str:
+        name, colours = self.id, self.colours
         at = _fitted(self.samples[[f"{method}_x", f"{method}_y"]].to_numpy())
-        unseen = np.where(self.samples["part"] == "ood_test", ' class="unseen"', "")
+        rows = zip(self.samples["class"], self.samples["domain"], self.samples["part"], at, strict=True)
         uses = "".join(
-            f'<use href="#{self.id}-{self.classes.index(c)}" x="{x:.1f}" y="{y:.1f}" '
-            f'fill="{COLOURS[self.domains.index(e)]}"{outline}/>'
-            for c, e, (x, y), outline in zip(self.samples["class"], self.samples["domain"], at, unseen, strict=True)
+            f'<use href="#{name}-{self.classes.index(c)}" x="{x:.1f}" y="{y:.1f}" '
+            f'fill="{colours[e]}"{UNSEEN if part == "ood_test" else ""}/>'
+            for c, e, part, (x, y) in rows
         )
         label = html.escape(f"{title}. {self.alt} Arrow keys go from sample to sample.", quote=True)
         return (
@@ -127,25 +144,16 @@ class Map:
             f'<circle class="mark" r="{2 * RADIUS}"/></svg></figure>'
         )
 
-    def _key(self) -> str:
-        unseen = set(self.samples.loc[self.samples["part"] == "ood_test", "domain"])
-        domains = [
-            _entry(
-                f"#{self.id}-0",
-                COLOURS[i],
-                e.replace("_", " ") + (" (held out, outlined)" if e in unseen else ""),
-                e in unseen,
-            )
-            for i, e in enumerate(self.domains)
-        ]
-        classes = [_entry(f"#{self.id}-{i}", "currentColor", c) for i, c in enumerate(self.classes)]
-        return f'<div class="key">{"".join(domains)}</div><div class="key">{"".join(classes)}</div>'
+    def _entry(self, marker: int, colour: str, text: str, unseen: bool = False) -> str:
+        box = f"{-RADIUS - 1} {-RADIUS - 1} {2 * RADIUS + 2} {2 * RADIUS + 2}"
+        use = f'<use href="#{self.id}-{marker}" fill="{colour}"{UNSEEN if unseen else ""}/>'
+        return f'<span><svg viewBox="{box}" aria-hidden="true">{use}</svg>{html.escape(text)}</span>'
 
     def _texts(self) -> list[str]:
-        predicted = {method: title for method, title in self.methods.items() if f"{method}_prediction" in self.samples}
+        predicted = [method for method in self.methods if f"{method}_prediction" in self.samples]
         return [
-            f"{row['class']}, {row['domain'].replace('_', ' ')}"
-            + "".join(f"; {title} says {row[f'{method}_prediction']}" for method, title in predicted.items())
+            f"{row['class']}, {words(row['domain'])}"
+            + "".join(f"; {method.upper()} says {row[f'{method}_prediction']}" for method in predicted)
             for row in self.samples.to_dict("records")
         ]
 
@@ -162,10 +170,13 @@ def atlas(images: np.ndarray, columns: int) -> str:
 
 
 def _fitted(points: np.ndarray) -> np.ndarray:
-    """Points (N, 2) moved and scaled, by one factor, into the square of a map, y upwards."""
-    low, high = points.min(axis=0), points.max(axis=0)
-    scale = (SIDE - 2 * MARGIN) / max((high - low).max(), 1e-9)
-    return SIDE / 2 + (points - (low + high) / 2) * scale * [1, -1]
+    """Points (N, 2) in the square of a map, y upwards: each axis filled from its 1st to its 99th percentile.
+
+    The axes of a UMAP mean nothing, so each has a scale of its own; the few points beyond stand at the edge.
+    """
+    low, high = np.percentile(points, [1, 99], axis=0)
+    within = np.clip((points - low) / np.maximum(high - low, 1e-9), 0, 1)
+    return MARGIN + (SIDE - 2 * MARGIN) * np.where([False, True], 1 - within, within)
 
 
 def _shape(marker: str) -> str:
@@ -175,9 +186,3 @@ def _shape(marker: str) -> str:
     largest = max(np.abs(polygon).max() for polygon in polygons)
     corners = [polygon * [1, -1] * RADIUS / largest for polygon in polygons]
     return "".join("M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in polygon) + "Z" for polygon in corners)
-
-
-def _entry(shape: str, colour: str, text: str, unseen: bool = False) -> str:
-    box, outline = f"{-RADIUS - 1} {-RADIUS - 1} {2 * RADIUS + 2} {2 * RADIUS + 2}", ' class="unseen"' * unseen
-    use = f'<use href="{shape}" fill="{colour}"{outline}/>'
-    return f'<span><svg viewBox="{box}" aria-hidden="true">{use}</svg>{html.escape(text)}</span>'

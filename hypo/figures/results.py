@@ -1,28 +1,22 @@
-"""Pictures of results: confusions, mistakes, bars of the paper's numbers and ours, accuracy by severity, ranks."""
+"""Pictures of results: confusions, runs as dots, bars of the paper's numbers and ours, accuracy by severity, ranks."""
 
 from __future__ import annotations
 
-import base64
-import html
-import io
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib.colors import to_rgb
+import seaborn as sns
 from matplotlib.figure import Figure
-from PIL import Image
 
-from hypo.display import source
 from hypo.figures import COLOURS, MARKERS, THEMES, Themed
 from hypo.paper import NAMES
-from hypo.report.corruptions import METHODS
+from hypo.report.corruptions import METHODS, over_severities
+from hypo.report.table import PAPER
 from hypo.report.text import number, words
 
-FILL = {"erm": COLOURS[4], "hypo": COLOURS[0]}
+FILL = {"ERM": COLOURS[4], "HYPO": COLOURS[0]}
 """Light and dark, so that the two are told apart without colour."""
-OURS = "///"
-"""The hatching of our bars; the paper's are plain."""
 
 
 def confusion_matrix(counts: pd.DataFrame, where: str, records: Sequence[str] = ()) -> Themed:
@@ -31,25 +25,21 @@ def confusion_matrix(counts: pd.DataFrame, where: str, records: Sequence[str] = 
     counts  of `hypo.report.run.confusion`
     where   the test images in words
     """
-    classes, shares = list(counts), (100 * counts.div(counts.sum(axis=1), axis=0)).fillna(0).to_numpy()
+    classes, shares = list(counts), 100 * counts.div(counts.sum(axis=1).clip(lower=1), axis=0)
     written = len(classes) <= 20
 
-    def draw(figure: Figure, theme: str) -> None:
-        axes, ink = figure.subplots(), THEMES[theme]["ink"]
-        blue = np.broadcast_to(to_rgb(COLOURS[0]), (*shares.shape, 3))
-        axes.imshow(np.dstack([blue, (shares / 100) ** 0.7]))
-        for (row, column), share in np.ndenumerate(shares) if written else ():
-            if share >= 0.5:
-                colour = "white" if share > 60 else ink
-                axes.text(column, row, f"{share:.0f}", ha="center", va="center", fontsize=9.5, color=colour)
-        ticks = range(len(classes)) if written else ()
-        names = {"labels": classes if written else (), "parse_math": False}  # a folder's name is no formula
-        axes.set_xticks(ticks, **names, rotation=90 if max(map(len, classes)) > 2 else 0)
-        axes.set_yticks(ticks, **names)
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
+    def draw(figure: Figure, _theme: str) -> None:
+        axes = figure.subplots()
+        texts = shares.map(lambda share: f"{share:.0f}" if share >= 0.5 else "") if written else None
+        look = {"cmap": "cividis", "vmin": 0, "vmax": 100, "square": True, "cbar": False}
+        sns.heatmap(shares, annot=texts, fmt="", ax=axes, xticklabels=False, yticklabels=False, **look)
+        if written:
+            places, names = np.arange(len(classes)) + 0.5, {"labels": classes, "parse_math": False}
+            axes.set_xticks(places, **names, rotation=90 if max(map(len, classes)) > 2 else 0)
+            axes.set_yticks(places, **names)  # a folder's name is no formula
         order = "" if written else ", in alphabetical order"
         axes.set(xlabel=f"taken for{order}", ylabel=f"class{order}")
+        axes.tick_params(length=0)
 
     wrong = counts.mask(np.eye(len(counts), dtype=bool), 0)
     row, column = np.unravel_index(wrong.to_numpy().argmax(), wrong.shape)
@@ -58,126 +48,82 @@ def confusion_matrix(counts: pd.DataFrame, where: str, records: Sequence[str] = 
         f"Confusion matrix on {where}: {right:.1f}% right; most often {classes[row]} is taken for {classes[column]}, "
         f"{wrong.iloc[row, column]} times."
     )
-    side = 0.41 * len(classes) if written else 4.2
-    margin = 0.45 + (0.085 * max(map(len, classes)) if written else 0)
-    return Themed(draw, alt, (side + margin, side + margin), name="confusion", numbers=counts, records=records)
+    side = 0.41 * len(classes) + 0.5 + 0.085 * max(map(len, classes)) if written else 4.6
+    return Themed(draw, alt, (side, side), name="confusion", numbers=counts, records=records)
 
 
-class Gallery:
-    """The most confidently wrong images of each class, the class with the most mistakes first.
+def dots(
+    rows: pd.DataFrame, hue: str, what: str, name: str, x: str = "held_out", chance: float | None = None
+) -> Themed:
+    """Accuracy by `x`: each run a dot, the mean over seeds a bar with its number.
 
-    wrong      of `hypo.report.run.mistakes`: class, prediction, margin, largest margin first
-    images     (N, H, W, 3) uint8, one for each row of `wrong`
-    per_class  images shown of a class; classes: how many classes are shown
+    rows    one per run: `x`, value (percent), files, and `hue`, by which dots have their colour and marker
+    what    the data in words
+    chance  the accuracy of guessing in percent, None to leave it out
     """
-
-    def __init__(
-        self,
-        wrong: pd.DataFrame,
-        images: np.ndarray,
-        records: Sequence[str] = (),
-        per_class: int = 5,
-        classes: int = 12,
-    ) -> None:
-        names = wrong["class"].to_numpy()
-        self.rows = []
-        for name in wrong["class"].value_counts().index[:classes]:
-            places = np.flatnonzero(names == name)[:per_class]
-            self.rows.append((name, images[places], [*wrong["prediction"].iloc[places]]))
-        self.source = source("mistakes", wrong, records)
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            '<div style="display:flex;flex-wrap:wrap;align-items:center;gap:0.3rem;margin:0.3rem 0">'
-            f'<strong style="min-width:4.2em">{html.escape(name)}</strong>'
-            + "".join(
-                _captioned(image, f"{name}, taken for {caption}", caption) for image, caption in zip(*rest, strict=True)
-            )
-            + "</div>"
-            for name, *rest in self.rows
-        )
-        return rows + self.source
-
-
-def _captioned(image: np.ndarray, alt: str, caption: str) -> str:
-    buffer = io.BytesIO()
-    Image.fromarray(image).save(buffer, "webp", lossless=True)
-    alt, pixels = html.escape(alt, quote=True), ";image-rendering:pixelated" if len(image) < 64 else ""
-    return (
-        '<figure style="margin:0;text-align:center;font-size:0.75em">'
-        f'<img class="dark-light" style="width:clamp(48px,13vw,80px){pixels}" alt="{alt}" '
-        f'src="data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}">'
-        f'<figcaption style="margin:0">{html.escape(caption)}</figcaption></figure>'
-    )
-
-
-def bars(numbers: pd.DataFrame, benchmark: str, name: str, tests: str) -> Themed:
-    """ERM and HYPO in groups of bars by `column`, ours hatched, with the gain of HYPO; what was not run is named.
-
-    numbers  of `hypo.report.corruptions.by_corruption`, at least one row
-    tests    what the groups are, in words
-    """
-    numbers = numbers[numbers["algorithm"].isin(METHODS)]
-    groups, sources = ([*dict.fromkeys(numbers[column])] for column in ("column", "source"))
-    values = numbers.set_index(["source", "algorithm", "column"]).sort_index()
-    pairs = [(kind, algorithm) for kind in sources for algorithm in METHODS]
-    series = [pair for pair in pairs if pair in values.index]
-    thick = 0.8 / len(series)
+    places, kinds = ([*dict.fromkeys(rows[column])] for column in (x, hue))
+    means = rows.groupby([hue, x], sort=False, observed=True)["value"].mean()
+    label = words(x).replace("held out", "held out of training")
 
     def draw(figure: Figure, theme: str) -> None:
         axes, ink = figure.subplots(), THEMES[theme]["ink"]
-        for place, (kind, algorithm) in enumerate(series):
-            own = values.loc[kind, algorithm].reindex(groups)
-            at = np.arange(len(groups)) + (place - (len(series) - 1) / 2) * thick
-            look = {"color": FILL[algorithm], "hatch": "" if kind == "paper" else OURS, "edgecolor": ink, "lw": 0.6}
-            axes.barh(at, own["value"], thick, label=_legend(algorithm, kind, own["n"]), **look)
-            axes.errorbar(own["value"], at, xerr=own["sd"].fillna(0), fmt="none", ecolor=ink, lw=1)
-            if algorithm == "hypo" and (kind, "erm") in series:
-                gain = own["value"] - values.loc[kind, "erm"].reindex(groups)["value"]
-                for y, points in zip(at - thick / 2, gain, strict=True):
-                    axes.text(101, y, number(points, sign=True), va="center", fontsize=8.5)
-        for kind, algorithm in [pair for pair in pairs if pair not in series]:
-            axes.plot([], [], " ", label=f"{METHODS[algorithm]}, {kind}: not run")
-        axes.set_yticks(range(len(groups)), [words(group) for group in groups])
-        axes.set_xticks(range(0, 101, 20))
-        axes.set(xlim=(0, 112), ylim=(len(groups) - 0.4, -0.6))
-        axes.set_xlabel(f"accuracy on {NAMES[benchmark]} (%); gain of HYPO in points")
-        axes.tick_params(axis="y", length=0)
-        figure.legend(loc="outside upper center", ncols=2 if sources == ["paper"] else 1)
+        shift = {kind: 0.8 * ((i + 0.5) / len(kinds) - 0.5) for i, kind in enumerate(kinds)}
+        for kind, colour, marker in zip(kinds, COLOURS, MARKERS, strict=False):
+            own = rows[rows[hue] == kind]
+            at = [places.index(place) + shift[kind] for place in own[x]]
+            axes.scatter(at, own["value"], s=34, color=colour, marker=marker, alpha=0.7, label=kind)
+        for (kind, place), mean in means.items():
+            at = places.index(place) + shift[kind]
+            axes.hlines(mean, at - 0.1, at + 0.1, color=ink, lw=2)
+            axes.text(at + 0.12, mean, f"{mean:.0f}", va="center", fontsize=9)
+        if chance is not None:
+            axes.axhline(chance, color=ink, lw=1.2, ls=":", label="chance")
+        axes.set_xticks(range(len(places)), [words(str(place)) for place in places], parse_math=False)
+        axes.set(ylim=(0, 104), xlabel=label, ylabel=f"accuracy on {what} (%)")
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
 
-    size = (5.2, 0.8 + 0.2 * len(pairs) + len(groups) * (0.1 + 0.16 * len(series)))
-    means = [f"{METHODS[a]}, {kind}, {values.loc[(kind, a), 'value'].mean():.1f}%" for kind, a in series]
-    alt = f"Bars of accuracy on {NAMES[benchmark]} {tests}; means: {'; '.join(means)}."
-    return Themed(draw, alt, size, name=name, numbers=numbers.drop(columns="files"), records=numbers["files"])
+    said = "; ".join(f"{kind}, {words(x)} {words(str(place))}, {mean:.0f}" for (kind, place), mean in means.items())
+    alt = f"Accuracy in percent on {what}, means over seeds: {said}."
+    numbers = rows[[x, hue, "value", "files"]]
+    return Themed(draw, alt, (6.2, 3.6), name=name, numbers=numbers, records=rows["files"])
 
 
-def severities(numbers: pd.DataFrame, benchmark: str) -> Themed:
-    """Accuracy by severity, the mean over corruptions, with the standard deviation over seeds: our runs.
+def bars(every: pd.DataFrame, benchmark: str, name: str) -> Themed:
+    """ERM and HYPO in groups of bars by `column`, ours hatched, with the gain of HYPO at the right.
 
-    numbers  of `hypo.report.corruptions.by_severity`, at least one row
+    every  of `hypo.report.corruptions.single`, at least one row: the means over severities are drawn
     """
-    lines = [*numbers.groupby(["source", "algorithm"], sort=False)]
+    seeds = over_severities(every)
+    seeds = seeds.assign(series=seeds["method"] + ", " + seeds["source"])
+    means = seeds.groupby(["source", "method", "column"], sort=False)["value"].mean().unstack("method")
+    groups, series = ([*dict.fromkeys(seeds[column])] for column in ("column", "series"))
 
-    def draw(figure: Figure, _theme: str) -> None:
-        axes = figure.subplots()
-        for place, ((kind, algorithm), own) in enumerate(lines):
-            look = {"marker": MARKERS[place % 10], "ls": ("-", "--", ":", "-.")[place % 4], "capsize": 3}
-            look |= {"color": FILL.get(algorithm, COLOURS[place % 10]), "label": _legend(algorithm, kind, own["n"])}
-            axes.errorbar(own["severity"], own["value"], own["sd"].fillna(0), **look)
-        for algorithm in [name for name in METHODS if name not in {*numbers["algorithm"]}]:
-            axes.plot([], [], " ", label=f"{METHODS[algorithm]}: not run")
-        axes.set(xlabel="severity", ylabel=f"accuracy on {NAMES[benchmark]} (%)", xticks=range(1, 6))
-        axes.legend()
+    def draw(figure: Figure, theme: str) -> None:
+        axes, ink = figure.subplots(), THEMES[theme]["ink"]
+        palette = [FILL[each.split(",")[0]] for each in series]
+        place = {"x": "value", "y": "column", "order": groups, "hue": "series", "hue_order": series}
+        line = {"errorbar": "sd", "err_kws": {"color": ink, "linewidth": 1}, "edgecolor": ink, "linewidth": 0.6}
+        sns.barplot(seeds, **place, **line, palette=palette, saturation=1, ax=axes)
+        for bar, each in zip(axes.containers, series, strict=False):
+            for patch in bar:
+                patch.set_hatch("" if each.endswith("paper") else "///")
+        sources = [*dict.fromkeys(seeds["source"])] if {*METHODS.values()} <= {*means} else []
+        for place, source in enumerate(sources):
+            shift = (place + 0.5) / len(sources) - 0.5
+            for y, group in enumerate(groups):
+                gain = means.loc[source].reindex(groups).loc[group]
+                axes.text(101, y + 0.8 * shift, number(gain["HYPO"] - gain["ERM"], sign=True), va="center", fontsize=8)
+        axes.set_yticks(range(len(groups)), [words(group) for group in groups])
+        axes.set(xlim=(0, 113), xticks=range(0, 101, 20), ylabel="")
+        axes.set_xlabel(f"accuracy on {NAMES[benchmark]} (%); gain of HYPO in points")
+        axes.get_legend().remove()
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=1 + (len(series) < 3))
 
-    ends = [f"{a}, {kind}, {own['value'].iloc[0]:.1f}% to {own['value'].iloc[-1]:.1f}%" for (kind, a), own in lines]
-    alt = f"Accuracy on {NAMES[benchmark]} from severity 1 to 5: {'; '.join(ends)}."
-    drawn = numbers.drop(columns="files")
-    return Themed(draw, alt, (5.2, 3.4), name="by-severity", numbers=drawn, records=numbers["files"])
-
-
-def _legend(algorithm: str, kind: str, counts: pd.Series) -> str:
-    seeds = "" if kind == "paper" else f", n={counts.max():.0f}"
-    return f"{METHODS.get(algorithm, algorithm)}, {kind}{seeds}"
+    said = "; ".join(f"{each} {seeds.loc[seeds['series'] == each, 'value'].mean():.1f}%" for each in series)
+    alt = f"Bars of accuracy on {NAMES[benchmark]} by test; means: {said}."
+    size = (5.6, 1 + 0.2 * len(series) + len(groups) * (0.1 + 0.16 * len(series)))
+    also = (PAPER,) if "paper" in {*seeds["source"]} else ()
+    return Themed(draw, alt, size, name=name, numbers=seeds.drop(columns="series"), records=seeds["files"], also=also)
 
 
 def methods(ranks: pd.DataFrame, names: dict[str, str], algorithm: str = "hypo") -> Themed:
@@ -210,4 +156,4 @@ def methods(ranks: pd.DataFrame, names: dict[str, str], algorithm: str = "hypo")
         f"The {len(values)} methods of Table 1 by average: {names[best]} leads with {averages[best]:g}, then "
         f"{names[second]} with {averages[second]:g}."
     )
-    return Themed(draw, alt, (5.2, 6.2), name="methods", numbers=values)
+    return Themed(draw, alt, (5.2, 6.2), name="methods", numbers=values, also=(PAPER,))

@@ -1,17 +1,18 @@
 for (const figure of document.querySelectorAll('.hypo-sphere:not([data-live])')) {
   figure.dataset.live = '';
-  const { frames, labels, names, colours, readings, vectors } =
+  const { axes, labels, names, colours, readings, vectors } =
     JSON.parse(figure.querySelector('script[type="application/json"]').textContent);
   const bytes = Uint8Array.from(atob(vectors), c => c.charCodeAt(0));
   const stored = new DataView(bytes.buffer);
   const samples = labels.length, size = samples + names.length;
   const part = tag => figure.querySelector(tag);
-  const canvas = part('canvas'), button = part('button'), slider = part('input'), output = part('output');
+  const canvas = part('canvas'), button = part('button'), output = part('output');
+  const sliders = [...figure.querySelectorAll('input')], frames = readings.length;
   const pen = canvas.getContext('2d');
   const calm = matchMedia('(prefers-reduced-motion: reduce)');
   const SHAPES = [[24, 0], [4, 45], [4, 0], [3, -90], [3, 90], [5, -90], [6, 0], [8, 0], [3, 180], [3, 0]];
   const rad = degrees => degrees * Math.PI / 180;
-  let azimuth = 35, elevation = 20, epoch = frames - 1, held = null, timer = 0;
+  let azimuth = 35, elevation = 20, epoch = JSON.parse(figure.dataset.start), held = null, timer = 0;
 
   // Orthographic view of [x, y, z]: right, up, towards the reader.
   function view([x, y, z]) {
@@ -85,26 +86,33 @@ for (const figure of document.querySelectorAll('.hypo-sphere:not([data-live])'))
     canvas.dataset.elevation = elevation.toFixed(1);
     draw();
   }
+  // The frame of these slider positions, the last axis running fastest; and the positions of a frame.
+  const frame = () => sliders.reduce((sum, slider, i) => sum * axes[i][1].length + Number(slider.value), 0);
   function show(next) {
     epoch = next;
-    canvas.dataset.epoch = slider.value = epoch;
+    canvas.dataset.epoch = epoch;
+    for (let i = sliders.length - 1, rest = next; i >= 0; rest = Math.floor(rest / axes[i--][1].length)) {
+      const [name, values] = axes[i], at = rest % values.length;
+      sliders[i].value = at;
+      sliders[i].setAttribute('aria-valuetext', `${name} ${values[at]}`);
+      sliders[i].previousElementSibling.textContent = `${name} ${values[at]}`;
+    }
     output.textContent = readings[epoch];
-    slider.setAttribute('aria-valuetext', readings[epoch]);
     draw();
   }
   function stop() {
     clearInterval(timer);
     timer = 0;
-    button.textContent = calm.matches ? 'Next epoch' : 'Play';
+    if (button) button.textContent = calm.matches ? 'Next epoch' : 'Play';
   }
-  button.addEventListener('click', () => {
+  button?.addEventListener('click', () => {
     if (timer) return stop();
     if (calm.matches) return show((epoch + 1) % frames);
     if (epoch === frames - 1) show(0);
     timer = setInterval(() => epoch < frames - 1 ? show(epoch + 1) : stop(), 160);
     button.textContent = 'Pause';
   });
-  slider.addEventListener('input', () => { stop(); show(Number(slider.value)); });
+  for (const slider of sliders) slider.addEventListener('input', () => { stop(); show(frame()); });
   canvas.addEventListener('pointerdown', event => {
     canvas.setPointerCapture(event.pointerId);
     held = [event.clientX, event.clientY];

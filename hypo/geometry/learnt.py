@@ -31,7 +31,12 @@ class Illustration:
 
 
 def learn_sphere(
-    classes: int = 4, epochs: int = 30, weight: float = 1.0, temperature: float = 0.1, seed: int = 0
+    classes: int = 4,
+    epochs: int = 30,
+    weight: float = 1.0,
+    temperature: float = 0.1,
+    seed: int = 0,
+    momentum: float = 0.95,
 ) -> Illustration:
     """Train a small perceptron with HypoLoss at d = 3 on the digits 0..classes-1 of scikit-learn; about a second.
 
@@ -41,7 +46,7 @@ def learn_sphere(
     pixels, digits = load_digits(n_class=classes, return_X_y=True)
     x, y = torch.tensor(pixels / 16, dtype=torch.float32), torch.tensor(digits)
     network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 3))
-    criterion = HypoLoss(classes, 3, temperature=temperature, weight=weight)
+    criterion = HypoLoss(classes, 3, temperature=temperature, momentum=momentum, weight=weight)
     optimiser = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
     frames = []
     for epoch in range(epochs + 1):

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from hypo import runs
+from hypo.claims import DIGITS_LIKE
 from hypo.config import MAIN, Config, configure, settings
 from hypo.data.benchmarks import REGISTRY, listed, load, locate, own_folder, own_name
 from hypo.data.imageset import ImageSet
@@ -32,12 +33,14 @@ class Page:
 
     benchmark  the name of the one the page is about; what is run is in `config` (the digits at demo scale)
     recorded   whether a record of this very run is there, so that nothing is trained
+    ready      whether the run is recorded or can be made here; if not, the page does without it
     why        why this scale
     """
 
     benchmark: str
     config: Config
     recorded: bool
+    ready: bool
     why: str
     overrides: dict[str, Any] = field(default_factory=dict)
 
@@ -58,6 +61,8 @@ class Page:
 
     def _repr_html_(self) -> str:
         c, name = self.config, text.data(self.benchmark)
+        if not self.ready:
+            return banner(f"**No run on {name} is recorded here.** {self.why}")
         tested = f"{text.words(c.held_out)} held out" if c.held_out else "tested on corruptions"
         run_on = text.data(c.benchmark if c.benchmark in REGISTRY else self.benchmark)
         made = "Loaded from the record of an earlier run." if self.recorded else "Trained now."
@@ -119,33 +124,29 @@ def _page(
     if held_out is not None:
         one_of(f"held_out domain of {shown}", held_out, domains)
 
+    known = benchmark in REGISTRY
+
     def configured(scale: str) -> Config:
-        if scale != "demo" or benchmark not in REGISTRY or benchmark == "digits":
-            return configure(benchmark, algorithm, held_out, scale, seed, **overrides)
-        return configure("digits", algorithm, _style(held_out, domains), "demo", seed, **overrides)
+        data = "digits" if scale == "demo" and known else benchmark
+        return configure(data, algorithm, held_out, scale, seed, **overrides)
 
-    if scale is not None:
-        why = "The scale was asked for."
-    else:
-        scale = choose_scale(benchmark)
-        why = {
-            "paper": "A GPU and the data are here.",
-            "cpu": "The data is here, a GPU is not.",
-            "demo": "They are built in."
-            if benchmark == "digits"
-            else f"{text.data(benchmark)} is not on this machine; `hypo data {benchmark}` fetches it.",
-        }[scale]
-        larger = [s for s in ("paper", "cpu") if scale == "demo" and recorded(configured(s)) is not None]
-        if larger:
-            scale, why = larger[0], f"{why} A run on it is recorded, and shown."
+    stands_in, ready, given = benchmark in ("digits", *DIGITS_LIKE), True, scale
+    if given == "demo" and known and not stands_in:
+        raise ValueError(f"demo scale is of the digits, and this page is about {benchmark}: choose cpu or paper")
+    scale = given or choose_scale(benchmark)
+    why = {
+        "paper": "A GPU and the data are here.",
+        "cpu": "The data is here, a GPU is not.",
+        "demo": f"{text.data(benchmark)} is not on this machine; `hypo data {benchmark}` fetches it.",
+    }.get(scale, "")
+    why = "The scale was asked for." if given else "They are built in." if benchmark == "digits" else why
+    if scale == "demo" and not given and benchmark != "digits" and known:
+        larger = [each for each in ("paper", "cpu") if recorded(configured(each)) is not None]
+        ready = bool(larger) or stands_in
+        scale = larger[0] if larger else "demo" if stands_in else "cpu"
+        why += " A run on it is recorded, and shown." if larger else ""
     config = configured(scale)
-    return Page(shown, config, recorded(config) is not None, why + said, overrides)
-
-
-def _style(held_out: str | None, domains: tuple[str, ...]) -> str | None:
-    """The style of the digits that stands in for a domain: of its name, else at its place."""
-    styles = REGISTRY["digits"].domains
-    return held_out if held_out is None or held_out in styles else styles[domains.index(held_out)]
+    return Page(shown, config, recorded(config) is not None, ready, why + said, overrides)
 
 
 def _here(benchmark: str) -> bool:

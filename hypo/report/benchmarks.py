@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ import pandas as pd
 from hypo import paper, runs
 from hypo.config import SCALES
 from hypo.report import text
-from hypo.report.table import Table, about
+from hypo.report.table import PAPER, Table
 from hypo.suggest import one_of
 
 BY = ["algorithm", "scale", "settings", "data"]
@@ -28,10 +28,10 @@ def numbers(benchmark: str, frame: pd.DataFrame) -> pd.DataFrame:
     sd        the paper's ±, or the standard deviation over seeds; low, high, n, failed, files as of `summarise`
     difference  ours minus the paper's
     """
-    printed = paper.of_benchmark(benchmark)
     single, columns = _single(frame[frame["benchmark"] == benchmark]), columns_of(benchmark, frame)
     every = pd.concat([single, runs.averages(single, columns, [*BY, "seed"])], ignore_index=True)
-    return beside(printed, runs.summarise(every[every["column"].isin([*columns, "average"])], [*BY, "column"]))
+    ours = runs.summarise(every[every["column"].isin([*columns, "average"])], [*BY, "column"])
+    return beside(paper.of_benchmark(benchmark), ours)
 
 
 def columns_of(benchmark: str, frame: pd.DataFrame) -> list[str]:
@@ -41,41 +41,50 @@ def columns_of(benchmark: str, frame: pd.DataFrame) -> list[str]:
     return paper.columns(paper.of_benchmark(benchmark)) or [*dict.fromkeys(domains)]
 
 
-def beside(printed: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
-    """Numbers of `hypo.paper.table`, and below them ours with their difference to the printed ones."""
-    expected = printed.set_index(["algorithm", "column"])["value"].to_dict()
-    keys = zip(ours["algorithm"], ours["column"], strict=True)
-    gaps = ours["value"] - np.array([expected.get(key, np.nan) for key in keys], dtype=float)
-    blank = {"who": "paper", "scale": "", "data": "", "sd": printed["spread"], "n": 0, "failed": 0, "files": ""}
-    theirs = printed[["algorithm", "column", "value"]].assign(**blank, settings=[()] * len(printed), starts_at_first=0)
-    ours = ours.assign(who="ours", difference=gaps)
+def beside(printed: pd.DataFrame, ours: pd.DataFrame, row: str = "algorithm") -> pd.DataFrame:
+    """The paper's numbers (`row`, column, value, spread), and below them ours with their difference to them."""
+    keys = [row, "column"]
+    expected = printed.set_index(keys)["value"].to_dict()
+    gaps = ours["value"] - [expected.get(key, np.nan) for key in zip(*(ours[key] for key in keys), strict=True)]
+    blank = {"who": "paper", "scale": "", "data": "", "n": 0, "failed": 0, "starts_at_first": 0, "files": ""}
+    theirs = printed[[*keys, "value"]].assign(**blank, sd=printed["spread"], settings=[()] * len(printed))
+    settings = ours["settings"] if "settings" in ours else [()] * len(ours)
+    ours = ours.assign(who="ours", difference=gaps, settings=settings)
     both = [theirs.reindex(columns=["who", *ours.columns.drop("who")]), ours]
     return pd.concat([part for part in both if len(part)] or both[:1], ignore_index=True)
 
 
-def lines(found: pd.DataFrame, order: Iterable[str], columns: Sequence[str], decimals: int = 1) -> pd.DataFrame:
-    """`numbers` as text, one line per method and source, ours below the paper's with the difference to it.
+def lines(
+    found: pd.DataFrame,
+    names: Mapping[str, str],
+    columns: Sequence[str],
+    row: str = "algorithm",
+    decimals: int = 1,
+    contrasts: Container[str] = (),
+) -> pd.DataFrame:
+    """`beside` as text: a line with the paper's numbers of each row, and below it a line for each source of ours.
 
-    order  algorithms in the order of their lines; others follow by name
+    names      row -> its name, in the order of the lines
+    contrasts  rows that are differences, which have an interval
     """
-    versions = found.loc[found["who"] == "ours", "data"].nunique()
-    rows = []
-    for algorithm in dict.fromkeys([*order, *sorted(set(found["algorithm"]))]):
-        block = found[found["algorithm"] == algorithm]
-        block = block.sort_values(["scale", "settings"], key=_defaults_first, kind="stable")
+    versions, shown = found.loc[found["who"] == "ours", "data"].nunique(), []
+    for key, name in names.items():
+        block = found[found[row] == key].sort_values(["scale", "settings"], key=_defaults_first, kind="stable")
+        printed = (block["who"] == "paper").any()
         for (who, scale, settings, data), line in block.groupby(["who", "scale", "settings", "data"], sort=False):
-            where = [f"{scale} scale" if scale else "", text.settings(dict(settings)), f"data {data[:8]}"]
-            source = ", ".join(filter(None, where[:2] + where[2:] * (versions > 1 and who == "ours")))
             line = line.set_index("column").reindex(columns)
             counts = line["n"].dropna().unique()
-            n = f", n={counts[0]:.0f}" if len(counts) == 1 and counts[0] else ""
-            shown = [text.cell(each, decimals, own_n=len(counts) > 1) for each in line.itertuples()]
-            name = paper.method_name(algorithm)
-            rows.append([name, f"{who}, {source}{n}" if source else who, *shown])
-            if line["difference"].notna().any():
-                gaps = [text.number(each, decimals, sign=True) for each in line["difference"]]
-                rows.append([name, f"ours − paper's, {source}", *gaps])
-    return pd.DataFrame(rows, columns=["method", "numbers", *columns])
+            n = f"n={counts[0]:.0f}" if len(counts) == 1 else ""
+            version = f"data {data[:8]}" if versions > 1 else ""
+            source = ["ours" if printed else name, f"{scale} scale", text.settings(dict(settings)), version, n]
+            label = name if who == "paper" else ", ".join(filter(None, source))
+            missing = "" if who == "paper" else text.NOT_RUN
+            cells = [
+                text.difference(each) if key in contrasts else text.cell(each, decimals, missing, len(counts) > 1)
+                for each in line.itertuples()
+            ]
+            shown.append([label, *cells])
+    return pd.DataFrame(shown, columns=["method", *columns])
 
 
 def table(benchmark: str, frame: pd.DataFrame | None = None) -> Table:
@@ -86,76 +95,67 @@ def table(benchmark: str, frame: pd.DataFrame | None = None) -> Table:
     if frame is None:
         frame = runs.load(at_defaults=True) if benchmark in paper.NAMES else runs.load()
     found, label = numbers(benchmark, frame), paper.TABLES.get(benchmark)
-    caption = [f"OOD accuracy in % on {text.data(benchmark)}, by {_tests(benchmark)}."]
+    tests = "corruption (mean over severities)" if benchmark == "cifar10" else "held-out domain"
+    caption = [f"OOD accuracy in % on {text.data(benchmark)}, by {tests}."]
     if label:
         caption.insert(0, f"{paper.NUMBERS[label]}, ranked by the printed average. {standing(label)}")
     if benchmark == "pacs":
         caption.append("PCL's numbers are those of Table 2, which has no ranks.")
     caption.append(reading(found))
     caption += dict.fromkeys(note for notes in frame.loc[frame["benchmark"] == benchmark, "notes"] for note in notes)
-    decimals = 2 if benchmark == "cifar10" else 1
-    columns, placed = [*columns_of(benchmark, frame), "average"], paper.ranks(label) if label else None
-    return ranked(found, benchmark, " ".join(caption), columns, placed, decimals)
-
-
-def ranked(
-    found: pd.DataFrame,
-    name: str,
-    caption: str,
-    columns: Sequence[str],
-    placed: pd.DataFrame | None = None,
-    decimals: int = 1,
-) -> Table:
-    """`lines` with the rank of each method, the best first; its name and rank once only.
-
-    columns  of the table; the last is the one that the ranks are of
-    placed   of `hypo.paper.ranks`, None for numbers that the paper does not have
-    """
-    by = columns[-1]
-    printed = found[(found["who"] == "paper") & (found["column"] == by)]
-    order = printed.sort_values("value", ascending=False, kind="stable")["algorithm"]
-    shown = lines(found, order, columns, decimals)
-    if placed is not None:
-        ranks = {paper.method_name(each): str(rank) for each, rank in placed[by]["rank"].items()}
-        shown.insert(0, "rank", shown["method"].map(lambda name: ranks.get(name, "")))
-    again = shown["method"].duplicated()
-    for column in [column for column in ("rank", "method") if column in shown]:
-        shown[column] = shown[column].mask(again, "")
-    headings = {column: paper.NAMES.get(column, text.words(column)) for column in shown}
-    if len(set(headings.values())) == len(headings):  # of the domains a_b and "a b", each keeps its own name
-        shown = shown.rename(columns=headings)
-    data = found.assign(settings=[text.settings(dict(pairs)) for pairs in found["settings"]])
-    of = about([] if (found["who"] == "paper").all() else [name], paper=placed is not None)
-    return Table(shown, name, caption, found["files"], data, labels=2 + (placed is not None), about=of)
+    columns = ["average", *columns_of(benchmark, frame)]
+    return _ranked(found, benchmark, " ".join(caption), columns, label, decimals=2 if benchmark == "cifar10" else 1)
 
 
 def summary(frame: pd.DataFrame | None = None) -> Table:
     """Table 1: the average of each method on each benchmark, and ours."""
-    frame = runs.load(at_defaults=True) if frame is None else frame
-    own = [numbers(name, frame).query("who == 'ours' and column == 'average'").assign(column=name) for name in _all()]
-    found = beside(paper.table("all"), pd.concat(own))
+    frame, printed = runs.load(at_defaults=True) if frame is None else frame, paper.table("all")
+    names = paper.columns(printed)
+    own = [numbers(name, frame).query("who == 'ours' and column == 'average'").assign(column=name) for name in names]
+    found = beside(printed, pd.concat(own))
     caption = "Table 1: OOD accuracy in %, averaged over the held-out domains, ranked by the printed average. "
-    return ranked(found, "table-1", caption + reading(found), [*_all(), "average"], paper.ranks("all"))
-
-
-def rank_table() -> Table:
-    """The rank of each method of Table 1 on each benchmark, by their average, and the mean of the ranks."""
-    placed = paper.ranks("all").xs("rank", axis=1, level=1)
-    placed["mean rank"] = placed[_all()].mean(axis=1)
-    placed.index = pd.Index(placed.index.map(paper.names("all")), name="method")
-    shown = placed.sort_values("mean rank", kind="stable").rename(columns=paper.NAMES | {"average": "by average"})
-    caption = f"Ranks of the {len(shown)} methods of Table 1 by its printed numbers; equal numbers share a rank."
-    return Table(shown, "ranks", caption, about=about([], paper=True))
+    return _ranked(found, "table-1", caption + reading(found), ["average", *names], "all")
 
 
 def recent(frame: pd.DataFrame | None = None) -> Table:
     """Table 15: accuracy under Gaussian noise next to two recent methods."""
     frame = runs.load(at_defaults=True) if frame is None else frame
-    ours = numbers("cifar10", frame).query("who == 'ours' and column == 'gaussian_noise' and algorithm == 'hypo'")
-    found = beside(paper.table("cifar10c"), ours)
+    theirs, ours = (
+        paper.table("cifar10c"),
+        numbers("cifar10", frame).query("who == 'ours' and column == 'gaussian_noise'"),
+    )
+    found = beside(theirs, ours[ours["algorithm"].isin(theirs["algorithm"])])
     caption = f"Table 15: accuracy in % under Gaussian noise on CIFAR-10. {reading(found)}"
-    placed = paper.ranks("cifar10c", by="gaussian_noise")
-    return ranked(found, "table-15", caption, ["gaussian_noise"], placed, decimals=2)
+    return _ranked(found, "table-15", caption, ["gaussian_noise"], "cifar10c", decimals=2)
+
+
+def _ranked(
+    found: pd.DataFrame, name: str, caption: str, columns: list[str], label: str | None, decimals: int = 1
+) -> Table:
+    """`lines`, the best in the first of `columns` first, with the rank of each method in the paper's table `label`."""
+    printed = found[(found["who"] == "paper") & (found["column"] == columns[0])]
+    order = printed.sort_values("value", ascending=False, kind="stable")["algorithm"]
+    names = {each: paper.method_name(each) for each in dict.fromkeys([*order, *sorted({*found["algorithm"]})])}
+    shown = lines(found, names, columns, decimals=decimals)
+    if label:
+        placed = paper.ranks(label, by=columns[0])[columns[0]]["rank"]
+        ranks = {paper.method_name(each): str(rank) for each, rank in placed.items()}
+        shown.insert(1, "rank", [ranks.get(method, "") for method in shown["method"]])
+    headings = {column: paper.NAMES.get(column, text.words(column)) for column in shown}
+    if len(set(headings.values())) == len(headings):  # of the domains a_b and "a b", each keeps its own name
+        shown = shown.rename(columns=headings)
+    data = found.assign(settings=[text.settings(dict(pairs)) for pairs in found["settings"]])
+    return Table(shown, name, caption, found["files"], data, also=(PAPER,) if label else ())
+
+
+def rank_table() -> Table:
+    """The rank of each method of Table 1 on each benchmark, by their average, and the mean of the ranks."""
+    placed, names = paper.ranks("all").xs("rank", axis=1, level=1), paper.columns(paper.table("all"))
+    placed["mean rank"] = placed[names].mean(axis=1)
+    placed.index = pd.Index(placed.index.map(paper.names("all")), name="method")
+    shown = placed.sort_values("mean rank", kind="stable").rename(columns=paper.NAMES | {"average": "by average"})
+    caption = f"Ranks of the {len(shown)} methods of Table 1 by its printed numbers; equal numbers share a rank."
+    return Table(shown, "ranks", caption, also=(PAPER,))
 
 
 def standing(label: str, algorithm: str = "hypo", column: str = "average") -> str:
@@ -181,7 +181,7 @@ def disagreements() -> Table:
         }
     )
     caption = "Printed averages that differ from the mean of the printed row by more than half of the last digit."
-    return Table(shown, "disagreements", caption, decimals=2, labels=2, about=about([], paper=True))
+    return Table(shown, "disagreements", caption, decimals=2, labels=2, also=(PAPER,))
 
 
 def office_home_lead() -> str:
@@ -198,22 +198,12 @@ def reading(found: pd.DataFrame) -> str:
     ours = found[found["who"] == "ours"]
     if ours.empty:
         return "None of it was run here."
-    said = "Ours: mean ± standard deviation over n seeds, selected on training-domain validation"
-    if ours["difference"].notna().any():
-        said += "; ours − paper's in points; a method without a line of ours was not run"
-    return f"{said}."
+    alone = "" if len(ours) == len(found) else "; a method without a line of ours was not run"
+    return f"Ours: mean ± standard deviation over n seeds, selected on training-domain validation{alone}."
 
 
 def _defaults_first(values: pd.Series) -> pd.Series:
     return values.map(["", *SCALES].index if values.name == "scale" else len)
-
-
-def _all() -> list[str]:
-    return paper.columns(paper.table("all"))
-
-
-def _tests(benchmark: str) -> str:
-    return "corruption (mean over severities)" if benchmark == "cifar10" else "held-out domain"
 
 
 def _single(frame: pd.DataFrame) -> pd.DataFrame:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
 
-from hypo import claims, paper
+from hypo import claims, paper, runs
 from hypo.algorithms import ALGORITHMS
 from hypo.claims import OUTCOMES, Evidence, Finding
 from hypo.claims.checks import CHECKS
+from hypo.config import SCALES
+from hypo.data.benchmarks import CORRUPTED
 from hypo.report import text
 from hypo.report.table import Table
 from hypo.runs import CONFIDENCE, MEASURES
@@ -18,17 +21,17 @@ READING = (
     "supported: the 95% interval excludes zero on the claimed side; contradicted: on the other side; inconclusive: it "
     "includes zero, or there is one seed only"
 )
+AHEAD_OF_ERM = {"kind": "compare", "measure": "ood_accuracy", "of": {}, "above": {"algorithm": "erm"}}
 
 
-def verdicts(frame: pd.DataFrame | None = None, only: str | None = None, digits: bool = False) -> pd.DataFrame:
-    """`hypo.claims.verdicts`, or `on_digits`, with evidence and rule as text; `only` the claims of one page."""
-    wanted = [claim for claim in claims.load() if only in (None, claim["page"])]
-    found = (claims.on_digits if digits else claims.verdicts)(frame, wanted)
-    return found if digits else claims.overall(found)
+def section(where: str) -> str:
+    """The section of the paper that a claim is from: the first that it names."""
+    first = re.search(r"Abstract|(Section|Appendix) (\d|[A-Z])", where)[0]
+    return "Section 1" if first == "Abstract" else first
 
 
 def said(found: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `verdicts` with `evidence`, `rule`, `paper` and `on` (data and scale) as text."""
+    """Rows of `hypo.claims.verdicts` with `evidence`, `rule`, `paper` and `on` (data and scale) as text."""
     by_id = {claim["id"]: claim for claim in claims.load()}
     return found.assign(
         evidence=[evidence(line) for line in found.itertuples()],
@@ -38,39 +41,90 @@ def said(found: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def verdicts(frame: pd.DataFrame | None = None, page: str | None = None) -> pd.DataFrame:
+    """One row per claim, or per claim of one page: its outcome where the evidence is best, as of `claims.overall`."""
+    wanted = [claim for claim in claims.load() if page in (None, claim["page"])]
+    return claims.overall(claims.verdicts(frame, wanted))
+
+
 def of_page(page: str, frame: pd.DataFrame | None = None) -> Table:
     """The claims that belong to a page, and what the records of the paper's own benchmarks say of them."""
     found = said(verdicts(frame, page))
     caption = (
         f"The paper's claims that belong to this page, on its own benchmarks ({READING}). [All claims](claims.html)."
     )
-    shown = found[["claim", "outcome", "on", "evidence"]]
-    return Table(shown, f"claims-{page}", caption, found["files"], found, about=("real data",))
+    return Table(found[["claim", "outcome", "on", "evidence"]], f"claims-{page}", caption, found["files"], found)
 
 
-def on_digits(page: str | None = None, frame: pd.DataFrame | None = None) -> Table:
-    """The rules of the claims of a page, or of all, applied to the digits."""
-    found = said(verdicts(frame, page, digits=True))
+def on_digits(frame: pd.DataFrame | None = None) -> Table:
+    """The rules of all claims that can be, applied to the digits."""
+    found = said(claims.on_digits(frame))
     caption = (
-        "The same rules applied to the embedded digits. These are statements about digits and decide nothing about the "
-        "paper's benchmarks."
+        "The rules of the claims applied to the embedded digits. These are statements about digits and decide nothing "
+        "about the paper's benchmarks."
     )
     names = {"claim": "the paper's claim", "outcome": "on digits", "evidence": "evidence"}
-    name = f"claims-{page}-digits" if page else "claims-digits"
-    return Table(found[[*names]].rename(columns=names), name, caption, found["files"], found, about=("digits",))
+    return Table(found[[*names]].rename(columns=names), "claims-digits", caption, found["files"], found)
 
 
 def headlines(frame: pd.DataFrame | None = None) -> tuple[pd.DataFrame, dict[str, int]]:
     """The headline claims in short (claim, outcome, evidence, page), and how many of all claims have each outcome."""
     found = verdicts(frame)
-    counts = found["outcome"].value_counts().to_dict()
+    counts = found["outcome"].value_counts()
     short = said(found[found["headline"]])
-    lines = [
-        f"{line.on}: {line.evidence}" if line.n and line.on else line.evidence if line.n else ""
-        for line in short.itertuples()
-    ]
+    lines = [": ".join(filter(None, [line.on, line.evidence])) if line.n else "" for line in short.itertuples()]
     short = short.assign(evidence=lines)[["claim", "outcome", "evidence", "page"]].reset_index(drop=True)
-    return short, {outcome: counts[outcome] for outcome in OUTCOMES if outcome in counts}
+    return short, {outcome: int(counts[outcome]) for outcome in OUTCOMES if outcome in counts}
+
+
+def against_erm(benchmark: str, frame: pd.DataFrame | None = None) -> str:
+    """How HYPO did against ERM on a benchmark, at each scale that was run, and in the paper: a sentence or two."""
+    frame = runs.load() if frame is None else frame
+    corrupted = benchmark in CORRUPTED.values()
+    here = frame[(frame["benchmark"] == benchmark) & ((frame["held_out"] == "") == corrupted)]
+    name, said = text.data(benchmark), []
+    for scale in reversed(SCALES):
+        for finding in claims.judge({"rule": AHEAD_OF_ERM}, here[here["scale"] == scale]).findings:
+            verb = {"supported": "is ahead of ERM", "contradicted": "is behind ERM"}
+            told = verb.get(finding.outcome, "cannot be told from ERM")
+            said.append(f"**On {name} at {scale} scale HYPO {told}: {measured(finding)}.**")
+    printed = paper.of_benchmark(benchmark).query("column == 'average'").set_index("algorithm")["value"]
+    if not said:
+        said.append(f"**HYPO and ERM were not compared on {name} here.**")
+    if len(printed):
+        lead = text.number(printed["hypo"] - printed["erm"], sign=True)
+        said.append(f"The paper's {paper.NUMBERS[paper.TABLES[benchmark]]} prints {lead} points on average.")
+    return " ".join(said)
+
+
+def finding(frame: pd.DataFrame | None = None) -> list[str]:
+    """What came out, in two or three sentences: HYPO against ERM on real data, and what became of the claims."""
+    frame = runs.load() if frame is None else frame
+    found = verdicts(frame)
+    kinds = {"supported": "held", "contradicted": "did not hold", "inconclusive": "are undecided"}
+    tested = found[(found["data"] != "") & found["outcome"].isin([*kinds])]
+    counts = {outcome: int((tested["outcome"] == outcome).sum()) for outcome in kinds}
+    if tested.empty:
+        proven = int((found["outcome"] == "holds").sum())
+        return [
+            "No run on the paper's own benchmarks is recorded here, so nothing is decided that runs must decide. "
+            f"Of its {len(found)} claims, {proven} are mathematics that holds, computed here."
+        ]
+    by_runs = [*dict.fromkeys(frame.loc[frame["benchmark"].isin(tested["data"]), "benchmark"])]
+    sentences = [against_erm(benchmark, frame) for benchmark in by_runs]
+    sums = [f"{counts[outcome]} {words}" for outcome, words in kinds.items()]
+    sentences.append(
+        f"Of the paper's {len(found)} claims, {len(tested)} were tested by runs on real data: {text.listed(sums)}."
+        + "".join(f" **{outcome.capitalize()}:** {_named(tested, outcome)}." for outcome in kinds if counts[outcome])
+    )
+    return sentences
+
+
+def _named(found: pd.DataFrame, outcome: str, most: int = 3) -> str:
+    """The claims with an outcome, headlines first: in the words of the paper's claims, so many at most."""
+    chosen = found[found["outcome"] == outcome].sort_values("headline", ascending=False, kind="stable")["claim"]
+    more = f"; and {len(chosen) - most} more" if len(chosen) > most else ""
+    return "; ".join(f"“{claim.rstrip('.')}”" for claim in chosen[:most]) + more
 
 
 def where(line: Any) -> str:
@@ -88,9 +142,8 @@ def printed(claim: dict[str, Any]) -> str:
     if claim["paper"]["table"] == "quan":
         return f"{value:g}"
     difference = "less" in claim["paper"]
-    return text.number(value, 1 if round(value, 1) == value else 2, sign=difference) + (
-        " points" if difference else "%"
-    )
+    unit = " points" if difference else "%"
+    return text.number(value, 1 if round(value, 1) == value else 2, sign=difference) + unit
 
 
 def rule(given: dict[str, Any]) -> str:
@@ -122,16 +175,13 @@ def evidence(line: Any) -> str:
         return found.reason
     if not found.findings:
         return missing(found, line)
-    several = line.rule["kind"] == "compare" and _combinations(line.rule) > 1
-    if not several:
+    if found.asked == 1:
         return measured(found.findings[0])
     weakest = claims.weakest(found.findings, above="above" in line.rule)
-    outcomes = [finding.outcome for finding in found.findings]
+    outcomes = [finding.outcome for finding in found.findings] + ["not run"] * (found.asked - len(found.findings))
     counts = [f"{outcomes.count(each)} {each}" for each in OUTCOMES if each in outcomes]
-    absent = _combinations(line.rule) - len(outcomes)
-    counts += [f"{absent} not run"] if absent else []
     of = f"{MEASURES[weakest.measure].words} of {text.label(weakest.of)} minus {text.label(weakest.than)}"
-    return f"of {_combinations(line.rule)} comparisons {', '.join(counts)}; weakest: {of} {measured(weakest)}"
+    return f"of {found.asked} comparisons {', '.join(counts)}; weakest: {of} {measured(weakest)}"
 
 
 def measured(finding: Finding) -> str:
@@ -141,12 +191,13 @@ def measured(finding: Finding) -> str:
     value = text.number(finding.estimate.value, decimals, sign=lead) + unit
     domains = ", ".join(text.words(domain) for domain in finding.domains)
     seeds = f"{finding.seeds} seed{'s' if finding.seeds > 1 else ''}"
-    runs_of = "; ".join(filter(None, [domains, seeds]))
     n = f"{finding.estimate.n} {'pair' if lead else 'run'}{'s' if finding.estimate.n > 1 else ''}"
-    marks = f"; {finding.failed} of {finding.estimate.n} with a run that failed to train" if finding.failed else ""
+    marks = [domains, seeds]
+    if finding.failed:
+        marks.append(f"{finding.failed} of {finding.estimate.n} with a run that failed to train")
     if finding.starts_at_first:
-        marks += f"; SWAD averages from the first evaluation on in {finding.starts_at_first}"
-    return f"{value}{text.interval(finding.estimate, decimals, sign=lead)} ({n}: {runs_of}{marks})"
+        marks.append(f"SWAD averages from the first evaluation on in {finding.starts_at_first}")
+    return f"{value}{text.interval(finding.estimate, decimals, sign=lead)} ({n}: {'; '.join(filter(None, marks))})"
 
 
 def _counted(found: Evidence) -> str:
@@ -167,21 +218,53 @@ def missing(found: Evidence, line: Any) -> str:
     unknown = [paper.method_name(setting["algorithm"]) for setting in found.missing if setting not in known]
     parts = []
     if known:
-        changed = {field: value for field, value in known[0].items() if field not in ("algorithm", "rule")}
-        held_out = "none" if line.data in ("cifar10", "imagenet100") else "each"
-        main = {"benchmark": line.data, "algorithm": known[0].get("algorithm", "hypo"), "held_out": held_out}
-        command = text.command(main | {"scale": line.scale, "seed": "0,1,2"}, changed).replace("train", "sweep", 1)
         others = f", and {len(known) - 1} other setting{'s' if len(known) > 2 else ''}" if len(known) > 1 else ""
-        parts.append(f"`{command}`{others}")
+        parts.append(f"`{command(known[0], line)}`{others}")
     if unknown:
         parts.append(f"not implemented here: {', '.join(unknown)}")
     return "; ".join(parts) or "no two of these runs share domain, seed, data and split, or the measure is not stored"
 
 
-def _combinations(given: dict[str, Any]) -> int:
-    side = given["above"] if "above" in given else given["below"]
-    total = len(claims.many(given["measure"]))
-    for setting in (given["of"], side):
-        for value in setting.values():
-            total *= len(claims.many(value))
-    return total
+def command(setting: dict[str, Any], line: Any) -> str:
+    """The command that makes the runs of a setting for a row of `verdicts`."""
+    changed = {field: value for field, value in setting.items() if field not in ("algorithm", "rule")}
+    held_out = "none" if line.data in CORRUPTED.values() else "each"
+    main = {"benchmark": line.data, "algorithm": setting.get("algorithm", "hypo"), "held_out": held_out}
+    return text.command(main | {"scale": line.scale, "seed": "0,1,2"}, changed).replace("train", "sweep", 1)
+
+
+def commands(given: dict[str, Any], line: Any) -> list[str]:
+    """The commands that make every run which a rule compares."""
+    sides = [given[side] for side in ("of", "above", "below") if isinstance(given.get(side), dict)]
+    wanted = [setting for side in sides for setting in claims.settings(side)]
+    known = [setting for setting in wanted if setting.get("algorithm", "hypo") in ALGORITHMS]
+    return [*dict.fromkeys(command(setting, line) for setting in known)]
+
+
+def artefacts(frame: pd.DataFrame | None = None) -> Table:
+    """Every table and figure of the paper with its counterpart here: page, data and scale, records, and state.
+
+    The records and the state are those of the claims that name the table or figure.
+    """
+    found, rows, files = said(verdicts(frame)), [], []
+    for number, shows, page in paper.ARTEFACTS.itertuples(index=False):
+        own = found[[number in _named_in(where) for where in found["where"]]]
+        records = sorted({*" ".join(own["files"]).split()})
+        on = dict.fromkeys(own.loc[(own["n"] > 0) & (own["on"] != ""), "on"])
+        counts = own["outcome"].value_counts()
+        state = ", ".join(f"{counts[each]} {each}" for each in OUTCOMES if each in counts)
+        here = (f"[{page}]({page}.html)", "; ".join(on) or "none", len(records), state or "drawn as the page is built")
+        rows.append((number, shows, *here))
+        files += records
+    columns = ["in the paper", "what it shows", "here", "our data and scale", "records", "claims about it"]
+    caption = (
+        "The paper's tables and figures, by their numbers in the PDF, with what is beside them here; the records and "
+        "outcomes are of the claims that name them."
+    )
+    return Table(pd.DataFrame(rows, columns=columns), "artefacts", caption, files)
+
+
+def _named_in(where: str) -> set[str]:
+    """The tables and figures that `where` names, one by one: Tables 1 and 4 -> Table 1, Table 4."""
+    lists = re.findall(r"(Table|Figure)s? (\d+[ab]?(?:(?:, | and )\d+[ab]?)*)", where)
+    return {f"{kind} {number}" for kind, numbers in lists for number in re.findall(r"\d+[ab]?", numbers)}

@@ -6,77 +6,57 @@ import pandas as pd
 
 from hypo import paper, runs
 from hypo.report import text
-from hypo.report.benchmarks import numbers, reading
-from hypo.report.table import Table, about
+from hypo.report.table import PAPER, Table
 
 METHODS = {"erm": "ERM", "hypo": "HYPO"}
 """The two methods that the paper's figures compare, in their order."""
-BY = ["source", "algorithm"]
 
 
 def single(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Accuracies in percent under corruptions of our runs at their scale's defaults: one row per run, column, severity.
+    """Accuracies in percent of ERM and HYPO at their scale's defaults: one row per run, column, severity.
 
-    source  "ours, <scale> scale" and whether the corrupted images are "published" or "generated"; other columns are
-            those of `hypo.runs.accuracies`, `held_out` left out
+    source  "paper", whose numbers have no seed, or "ours, <scale> scale, <published or generated corruptions>"
+    method  by its name in the paper; column: the corruption, or "clean"; severity: 0 for the paper's and clean images
     """
     frame = runs.load(at_defaults=True) if frame is None else frame
-    found = runs.accuracies(frame[(frame["benchmark"] == benchmark) & (frame["held_out"] == "")])
-    source = "ours, " + found["scale"] + " scale, " + found["corruptions"].astype(object).fillna("not stated")
-    return found.drop(columns="held_out").assign(source=source)
+    of = frame[(frame["benchmark"] == benchmark) & (frame["held_out"] == "") & frame["algorithm"].isin(METHODS)]
+    ours = runs.accuracies(of)
+    source = "ours, " + ours["scale"] + " scale, " + ours["corruptions"].astype(object).fillna("not stated")
+    parts = [ours.assign(source=source)] if len(ours) else []
+    if benchmark in paper.TABLES:
+        theirs = paper.of_benchmark(benchmark).query("column != 'average'")
+        parts.append(theirs.assign(source="paper", severity=0, seed=0, failed=False, files=""))
+    if not parts:
+        return pd.DataFrame(columns=["source", "method", "column", "severity", "seed", "value", "failed", "files"])
+    every = pd.concat(parts[::-1], ignore_index=True)
+    return every.assign(method=every["algorithm"].map(METHODS))
 
 
-def by_corruption(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
-    """The paper's numbers and ours by corruption, means over severities and seeds: BY, column, fields of Estimate."""
-    ours = over_seeds(single(benchmark, frame).query("severity > 0"), "column")
-    if benchmark not in paper.TABLES:
-        return ours
-    theirs = paper.of_benchmark(benchmark).query("column != 'average'").rename(columns={"spread": "sd"})
-    theirs = theirs.assign(source="paper", n=0, files="")[
-        ["source", "algorithm", "column", "value", "sd", "n", "files"]
-    ]
-    return pd.concat([theirs, ours] if len(ours) else [theirs], ignore_index=True)
-
-
-def clean_and_noisy(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Ours on the clean test images and under Gaussian noise (Figure 6, which prints no number)."""
-    return over_seeds(single(benchmark, frame).query("column in ('clean', 'gaussian_noise')"), "column")
-
-
-def by_severity(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Ours by severity, the mean over all corruptions."""
-    return over_seeds(single(benchmark, frame).query("severity > 0"), "severity")
-
-
-def over_seeds(each: pd.DataFrame, by: str) -> pd.DataFrame:
-    """`single` by source, algorithm and `by`: the mean of each seed, then `summarise` over seeds."""
+def over_severities(every: pd.DataFrame) -> pd.DataFrame:
+    """`single` with one row per source, method, seed and column: the mean over severities."""
     parts = {"value": ("value", "mean"), "failed": ("failed", "any"), "files": ("files", "first")}
-    seeds = each.groupby([*BY, by, "seed"], sort=False).agg(**parts).reset_index()
-    return runs.summarise(seeds, [*BY, by])
+    return every.groupby(["source", "method", "column", "seed"], sort=False).agg(**parts).reset_index()
 
 
-def table(frame: pd.DataFrame | None = None) -> Table:
+def table(frame: pd.DataFrame | None = None, benchmark: str = "cifar10") -> Table:
     """Table 3, one row per corruption: the paper's two methods, ours, and what HYPO gains over ERM in each."""
-    frame = runs.load(at_defaults=True) if frame is None else frame
-    found = numbers("cifar10", frame)
-    columns = [*dict.fromkeys(found["column"])]
-    shown = pd.DataFrame(index=pd.Index([text.words(column) for column in columns], name="corruption"))
-    for (who, scale), block in found.groupby(["who", "scale"], sort=False):
-        source = f"{scale} scale, n={block['n'].max():.0f}" if who == "ours" else "paper"
-        values, gaps = (
-            block.pivot(index="column", columns="algorithm", values=measure).reindex(columns)
-            for measure in ("value", "difference")
-        )
-        for name in [name for name in METHODS if name in values]:
-            shown[f"{METHODS[name]} ({source})"] = values[name].to_numpy()
-        if {*METHODS} <= {*values}:
-            shown[f"gain ({source})"] = (values["hypo"] - values["erm"]).to_numpy()
-        for name in [name for name in METHODS if who == "ours" and name in gaps]:
-            shown[f"{METHODS[name]}, ours − paper's ({source})"] = gaps[name].to_numpy()
+    seeds = over_severities(single(benchmark, frame).query("column != 'clean'"))
+    found = runs.summarise(seeds, ["source", "method", "column"])
+    shown = found.pivot(index="column", columns=["source", "method"], values="value")
+    order = [(source, name) for source in dict.fromkeys(found["source"]) for name in METHODS.values()]
+    shown = shown.loc[[*dict.fromkeys(found["column"])], [pair for pair in order if pair in shown]]
+    shown.loc["average"] = shown.mean()
+    for source in dict.fromkeys(shown.columns.get_level_values(0)):
+        if {*METHODS.values()} <= {*shown[source]}:
+            shown[source, "gain"] = shown[source]["HYPO"] - shown[source]["ERM"]
+    n = found.groupby("source")["n"].max()
+    shown = shown.sort_index(axis=1, level=0, sort_remaining=False, ascending=False)
+    shown.columns = [f"{name}, {s}" + (f", n={n[s]}" if s != "paper" else "") for s, name in shown.columns]
+    shown.index = pd.Index([text.words(name) for name in shown.index], name="corruption")
     caption = (
-        "Table 3: accuracy in % on CIFAR-10 under each corruption, ours as the mean over its five severities (the "
-        f"paper does not say which it took); gain: HYPO minus ERM, in points. {reading(found)}"
+        f"{'Table 3: a' if benchmark == 'cifar10' else 'A'}ccuracy in % on {text.data(benchmark)} under each "
+        "corruption, ours as the mean over its five severities (the paper does not say which it took); gain: HYPO "
+        f"minus ERM, in points. {'Ours: means over n seeds.' if found['files'].any() else 'None of it was run here.'}"
     )
-    csv = found.drop(columns=["settings", "data"])
-    of = about(["cifar10"] if (found["who"] == "ours").any() else [], paper=True)
-    return Table(shown, "table-3", caption, found["files"], csv, decimals=2, about=of)
+    also = (PAPER,) if benchmark == "cifar10" else ()
+    return Table(shown, f"corruptions-{benchmark}", caption, found["files"], found, decimals=2, also=also)

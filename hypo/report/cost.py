@@ -18,6 +18,16 @@ TIMED = {"mobilenet_v2": "MobileNetV2", "resnet18": "narrow ResNet-18"}
 """Backbone of cpu scale -> its name in `make bench`."""
 
 
+def facts(benchmark: str) -> str:
+    """One sentence with what is published of a benchmark: classes, images by domain, licence."""
+    spec = REGISTRY[benchmark]
+    by_domain = [f"{text.words(domain)} {count:,}" for domain, count in spec.counts.items()]
+    images = f"{'at most ' if spec.at_most else ''}{spec.images:,} images" + (
+        f" ({', '.join(by_domain)})" if by_domain else ""
+    )
+    return f"{text.data(benchmark)}: {spec.num_classes} classes, {images}. Licence: {spec.licence}."
+
+
 def training_images(config: Config) -> int:
     """Images that a run trains on, from the published counts: without validation and the held-out domain."""
     spec = REGISTRY[config.benchmark]
@@ -53,10 +63,10 @@ def bench() -> dict[str, Any]:
 def table(benchmark: str, held_out: str | None = None) -> Table:
     """What a run of HYPO takes at the scales that use the benchmark's own images, and what a row of its table takes."""
     domains = REGISTRY[benchmark].domains
-    held_out = held_out if held_out in domains else None  # a page on a reader's folder has domains of its own
     tests = domains if len(domains) > 1 else (None,)
+    held_out = held_out if held_out in domains else None  # a page on a reader's folder has domains of its own
     at_most = "at most " if REGISTRY[benchmark].at_most else ""
-    shown, numbers = {}, []
+    shown = {}
     for scale in ("cpu", "paper"):
         config = configure(benchmark, "hypo", held_out, scale)
         one = passes(config)
@@ -71,7 +81,6 @@ def table(benchmark: str, held_out: str | None = None) -> Table:
             "passes of a row": f"{at_most}{row:,}",
             "time of a row": text.duration(row / speed) if speed else "not measured",
         }
-        numbers.append((scale, training_images(config), config.epochs, config.views, one, row, speed))
     without = f" without {text.words(held_out)}" if held_out else ""
     runs = f"{SEEDS} seeds" + (f" of {len(tests)} held-out domains" if len(tests) > 1 else "")
     caption = (
@@ -79,6 +88,5 @@ def table(benchmark: str, held_out: str | None = None) -> Table:
         f"row of the paper's table is {len(tests) * SEEDS} runs, {runs}. Times: {bench()['machine']['cores']} cores, "
         "from make bench, without evaluation; no GPU was timed here."
     )
-    columns = ["scale", "training_images", "epochs", "views", "passes_of_a_run", "passes_of_a_row", "images_per_second"]
     frame = pd.DataFrame(shown).rename_axis("cost")
-    return Table(frame, f"cost-{benchmark}", caption, numbers=pd.DataFrame(numbers, columns=columns))
+    return Table(frame, f"cost-{benchmark}", caption)

@@ -18,7 +18,8 @@ from hypo.geometry import (
 )
 from hypo.geometry.neighbours import K, hard_negatives, mixing, purity, silhouette
 from hypo.report import text
-from hypo.report.table import Table, about
+from hypo.report.benchmarks import beside, lines
+from hypo.report.table import PAPER, Table
 from hypo.runs import Embeddings
 
 APART, ALIKE, MIXED = "classes apart (silhouette)", f"same class among the {K} nearest", "domains mixed within a class"
@@ -90,27 +91,19 @@ def tightest(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def epsilon_table(frame: pd.DataFrame | None = None) -> Table:
-    """Table 14: the paper's epsilon-hat, and ours over held-out domains and seeds."""
-    frame = runs.load(at_defaults=True, algorithm="hypo") if frame is None else frame
-    ours = runs.summarise(runs.values(frame, {}, "epsilon_hat"), ["benchmark", "scale"])
-    printed = paper.table("quan")
-    rows = [("paper", text.data(line.column), "", text.number(line.value, 2), "") for line in printed.itertuples()]
-    rows += [
-        (
-            "ours",
-            text.data(line.benchmark),
-            line.scale,
-            text.number(line.value, 3) + text.interval(line, 3),
-            f"{line.n}",
-        )
-        for line in ours.itertuples()
-    ]
+    """Table 14: the paper's epsilon-hat of HYPO, and ours over held-out domains and seeds."""
+    frame, printed = runs.load(at_defaults=True) if frame is None else frame, paper.table("quan")
+    single = runs.values(frame[frame["benchmark"] != "digits"], {}, "epsilon_hat")
+    single = single.assign(algorithm="hypo", data="", column=single["benchmark"])
+    found = beside(printed, runs.summarise(single, ["algorithm", "scale", "data", "column"]))
+    columns = [*dict.fromkeys(found["column"])]
+    shown = lines(found, {"hypo": "HYPO"}, columns, decimals=2).rename(columns=paper.NAMES)
     caption = (
         "Table 14: epsilon-hat of HYPO; ours on in-distribution test images, the mean over held-out domains of the "
-        "mean over seeds (n runs), with its 95% interval."
-    ) + ("" if len(ours) else " None of it was run here.")
-    shown = pd.DataFrame(rows, columns=["numbers", "data", "scale", "epsilon-hat", "n"])
-    return Table(shown, "table-14", caption, ours["files"], ours, labels=3, about=about(ours["benchmark"], paper=True))
+        "mean over seeds, ± the standard deviation over seeds (n runs)."
+        + ("" if len(single) else " None of it was run here.")
+    )
+    return Table(shown, "table-14", caption, found["files"], found.drop(columns="settings"), also=(PAPER,))
 
 
 # Neighbourhoods
@@ -189,12 +182,4 @@ def trained_prototypes(frame: pd.DataFrame) -> Table:
     shown.insert(6, "ETF's separation", shown["C"] / (shown["C"] - 1))
     shown["benchmark"] = shown["benchmark"].map(text.data)
     caption = "Prototypes of runs at their scale's defaults against the simplex ETF; gap and separation are means."
-    of = about(rows["benchmark"])
-    return Table(shown, "etf-trained", caption, rows["file"], rows, decimals=3, labels=3, about=of)
-
-
-def kept_prototypes(frame: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Prototypes (C, d) of the runs whose embeddings are stored, by a name for each run."""
-    kept = {run["file"]: runs.embeddings(run["path"]) for _, run in frame.iterrows()}
-    named = {run["file"]: text.place(run) for _, run in frame.iterrows()}
-    return {named[file]: found.prototypes for file, found in kept.items() if found is not None}
+    return Table(shown, "etf-trained", caption, rows["file"], rows, decimals=3, labels=3)

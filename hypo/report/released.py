@@ -10,146 +10,130 @@ import pandas as pd
 
 from hypo import runs
 from hypo.report import text
-from hypo.report.table import Table, about
-from hypo.runs import KEYS, Setting
+from hypo.report.table import Table
+from hypo.runs import KEYS, MEASURES, Setting
 from hypo.sphere import class_means
 
 BATCH = 64  # the released code averages accuracies of batches
-UNMEASURED = "not measured"
 ACROSS_SPLITS = [key for key in KEYS if key != "split"]
+RELEASED_SPLIT = {"protocol": "released"}
 
 
 class Effect(NamedTuple):
-    """What a difference changes, in points of accuracy: one row per run or pair of runs, as of `hypo.runs.values`."""
+    """What a difference changes, and how: from runs to one row per run or pair, in points of accuracy."""
 
     what: str
-    gaps: pd.DataFrame
+    gaps: Callable[[pd.DataFrame], pd.DataFrame]
 
 
 class Difference(NamedTuple):
-    """One row: the matter, what the paper says, what its code does, and how the effect is measured (None: not)."""
+    """One row: the matter, what the paper says, what its code does, and the effects that are measured."""
 
     matter: str
     paper: str
     released: str
-    effect: Callable[[pd.DataFrame], list[Effect]] | None
+    effects: tuple[Effect, ...] = ()
 
 
-def _paired(released: Setting, paper: Setting) -> Callable[[pd.DataFrame], list[Effect]]:
-    def effects(frame: pd.DataFrame) -> list[Effect]:
-        return [_gap(frame, released, paper, measure) for measure in ("ood_accuracy", "id_accuracy")]
+def _lead(of: Setting, than: Setting, measure: str = "ood_accuracy", other: str = "", what: str = "") -> Effect:
+    """A measure under a setting minus that, or another, under a second one; the splits of the two may differ."""
 
-    return effects
+    def gaps(frame: pd.DataFrame) -> pd.DataFrame:
+        sides = runs.values(frame, of, measure), runs.values(frame, than, other or measure)
+        return runs.paired(*sides, on=ACROSS_SPLITS)
 
-
-def _gap(frame: pd.DataFrame, released: Setting, paper: Setting, measure: str) -> Effect:
-    """Released minus paper, over runs that share held-out domain, seed and data; the split may differ."""
-    sides = [runs.values(frame, setting, measure) for setting in (released, paper)]
-    return Effect(runs.MEASURES[measure].words, runs.paired(*sides, on=ACROSS_SPLITS))
+    return Effect(what or MEASURES[measure].words, gaps)
 
 
-def _between(frame: pd.DataFrame, first: tuple[Setting, str], second: tuple[Setting, str]) -> pd.DataFrame:
-    """A measure under a setting minus another of the same runs."""
-    return runs.paired(*(runs.values(frame, setting, measure) for setting, measure in (first, second)))
+def _both(of: Setting, than: Setting) -> tuple[Effect, Effect]:
+    return _lead(of, than), _lead(of, than, "id_accuracy")
 
 
-def _leak(frame: pd.DataFrame) -> list[Effect]:
-    """Validation accuracy minus accuracy on in-distribution test images nobody trained on, with each protocol."""
-    effects = [
-        Effect(
-            f"validation above test accuracy, {name} split",
-            _between(frame, (setting, "validation_accuracy"), (setting, "id_accuracy")),
-        )
-        for name, setting in (("released", {"protocol": "released"}), ("paper", {}))
-    ]
-    return [*effects, _gap(frame, {"protocol": "released"}, {}, "ood_accuracy")]
+def _above_test(setting: Setting, split: str) -> Effect:
+    """Validation accuracy minus accuracy on in-distribution test images that nobody trained on."""
+    what = f"validation above test accuracy, {split} split"
+    return _lead(setting, setting, "validation_accuracy", "id_accuracy", what)
 
 
-def _oracle(frame: pd.DataFrame) -> list[Effect]:
-    gaps = _between(frame, ({"rule": "oracle"}, "ood_accuracy"), ({}, "ood_accuracy"))
-    return [Effect("OOD accuracy", gaps)]
-
-
-def _batches(frame: pd.DataFrame) -> list[Effect]:
+def _batches(frame: pd.DataFrame) -> pd.DataFrame:
     """Mean over batches of the fraction right in each, minus the fraction of samples right; the last batch is short."""
     reported = runs.values(frame[frame["held_out"] != ""], {}, "ood_accuracy")
     paths, gaps = frame.set_index("file")["path"], []
-    for file in reported["files"]:
-        stored = runs.embeddings(paths[file])
-        if stored is None:
-            gaps.append(np.nan)
-            continue
-        tested = stored.of("ood_test").samples
+    for stored in (runs.embeddings(paths[file]) for file in reported["files"]):
+        tested = pd.DataFrame({"prediction": [], "label": []}) if stored is None else stored.of("ood_test").samples
         right = (tested["prediction"] == tested["label"]).to_numpy()
         parts = np.split(right, range(BATCH, len(right), BATCH))
-        gaps.append(100 * (np.mean([part.mean() for part in parts]) - right.mean()))
-    return [Effect("reported OOD accuracy", reported.assign(value=gaps).dropna(subset="value"))]
+        gaps.append(100 * (np.mean([part.mean() for part in parts]) - right.mean()) if len(right) else np.nan)
+    return reported.assign(value=gaps).dropna(subset="value")
 
 
-def _severities(frame: pd.DataFrame) -> list[Effect]:
-    """Accuracy at the mildest and the worst severity, minus the mean over all five, over corruptions."""
-    made = runs.made_with(frame[frame["held_out"] == ""], {})
-    tables = [pd.DataFrame(ood) for ood in made["validation.ood"]]  # severity x corruption
-    every = runs.values(made, {}, "ood_accuracy")
-    return [
-        Effect(
-            f"severity {s} only", every.assign(value=[100 * (t.loc[s].mean() - t.to_numpy().mean()) for t in tables])
-        )
-        for s in ("1", "5")
-    ]
+def _severity(severity: str) -> Effect:
+    """Accuracy at one severity minus the mean over all five, over corruptions."""
+
+    def gaps(frame: pd.DataFrame) -> pd.DataFrame:
+        made = runs.made_with(frame[frame["held_out"] == ""], {})
+        tables = [pd.DataFrame(ood) for ood in made["validation.ood"]]  # severity x corruption
+        values = [100 * (table.loc[severity].mean() - table.to_numpy().mean()) for table in tables]
+        return runs.values(made, {}, "ood_accuracy").assign(value=values)
+
+    return Effect(f"severity {severity} only", gaps)
 
 
 DIFFERENCES = (
-    Difference("scale of the variation term", "λ of 1, 2 or 4", "λ times τ/0.07 = 1.43", _paired({"weight": 1.43}, {})),
-    Difference("views of an image", "two augmentations", "one", _paired({}, {"views": 2})),
+    Difference("scale of the variation term", "λ of 1, 2 or 4", "λ times τ/0.07 = 1.43", _both({"weight": 1.43}, {})),
+    Difference("views of an image", "two augmentations", "one", _both({}, {"views": 2})),
     Difference(
         "hard negatives",
         "used with several training domains",
         "cannot be switched on: no domains reach the loss",
-        _paired({"hard_negatives": False}, {}),
+        _both({"hard_negatives": False}, {}),
     ),
-    Difference("training and validation", "10% set aside", "drawn twice, so nine tenths of it is trained on", _leak),
-    Difference("choice of the epoch, CIFAR-10", "not stated", "the best on the test set", _oracle),
-    Difference("accuracy", "fraction of samples", "mean of the fractions of batches", _batches),
-    Difference("severity of the corruptions", "not stated", "all together", _severities),
+    Difference(
+        "training and validation",
+        "10% set aside",
+        "drawn twice, so nine tenths of it is trained on",
+        (_above_test(RELEASED_SPLIT, "released"), _above_test({}, "paper"), _lead(RELEASED_SPLIT, {})),
+    ),
+    Difference(
+        "choice of the epoch, CIFAR-10", "not stated", "the best on the test set", (_lead({"rule": "oracle"}, {}),)
+    ),
+    Difference(
+        "accuracy",
+        "fraction of samples",
+        "mean of the fractions of batches",
+        (Effect("reported OOD accuracy", _batches),),
+    ),
+    Difference("severity of the corruptions", "not stated", "all together", (_severity("1"), _severity("5"))),
     Difference(
         "start of the prototypes",
         "not stated",
         "class means of the validation images",
-        _paired({"prototype_start": "validation"}, {}),
+        _both({"prototype_start": "validation"}, {}),
     ),
-    Difference("batch norm of ResNet-50", "not stated", "its scale and shift frozen", None),
-    Difference("learning rate on CIFAR-10", "0.5", "0.0005, with warm-up over 10 epochs of 500", None),
+    Difference("batch norm of ResNet-50", "not stated", "its scale and shift frozen"),
+    Difference("learning rate on CIFAR-10", "0.5", "0.0005, with warm-up over 10 epochs of 500"),
 )
 
 
 def table(frame: pd.DataFrame, benchmark: str, scale: str) -> Table:
     """One row per difference and effect: what the paper and its code do, and the effect, released minus paper."""
-    here = frame[(frame["benchmark"] == benchmark) & (frame["scale"] == scale)]
-    rows, files = [], []
-    for line in DIFFERENCES:
-        for effect in line.effect(here) if line.effect else [None]:
-            rows.append((line.matter, line.paper, line.released, *_shown(effect)))
-            files += [] if effect is None else [*effect.gaps["files"]]
-    found = pd.DataFrame(
-        rows, columns=["matter", "the paper", "its released code", "measured on", "effect (points)", "n"]
-    )
-    again = found["matter"].duplicated()
-    shown = found.assign(**{column: found[column].mask(again, "") for column in found.columns[:3]})
+    here, rows = frame[(frame["benchmark"] == benchmark) & (frame["scale"] == scale)], []
+    for matter, theirs, released, effects in DIFFERENCES:
+        first = (matter, theirs, released)
+        for effect in effects:
+            found = runs.summarise(effect.gaps(here).assign(all=""), ["all"])
+            shown = [(text.difference(line), str(line.n), line.files) for line in found.itertuples()]
+            rows.append((*first, effect.what, *(shown[0] if shown else (text.NOT_RUN, "", ""))))
+            first = ("", "", "")
+        if not effects:
+            rows.append((*first, "", "not measured", "", ""))
+    columns = ["matter", "the paper", "its released code", "measured on", "effect (points)", "n", "files"]
+    found = pd.DataFrame(rows, columns=columns)
     caption = (
         f"HYPO on {text.data(benchmark)}: the released code's way minus the paper's, in points of accuracy with 95% "
-        "intervals, over n runs or pairs of runs. An effect whose interval includes 0 is none that was seen."
+        "intervals, over n runs or pairs of runs. An effect whose interval includes 0 cannot be told from chance."
     )
-    return Table(shown, "released-code", caption, files, found, labels=3, about=about([benchmark]))
-
-
-def _shown(effect: Effect | None) -> tuple[str, str, str]:
-    if effect is None:
-        return "", UNMEASURED, ""
-    if effect.gaps.empty:
-        return effect.what, text.NOT_RUN, ""
-    (line,) = runs.summarise(effect.gaps.assign(all=""), ["all"]).itertuples()
-    return effect.what, text.difference(line), str(line.n)
+    return Table(found.drop(columns="files"), f"released-code-{benchmark}", caption, found["files"], found, labels=3)
 
 
 def drift(frame: pd.DataFrame) -> pd.DataFrame:
@@ -171,26 +155,7 @@ def drift(frame: pd.DataFrame) -> pd.DataFrame:
             100 * float(((outside.z @ anchors.T).argmax(axis=1) == outside.samples["label"]).mean())
             for anchors in (stored.prototypes, means)
         ]
-        place = run["benchmark"], run["scale"], run["held_out"], run["seed"]
+        place = text.data(run["benchmark"]), run["scale"], text.words(run["held_out"]), run["seed"]
         rows.append((*place, cosine.min(), cosine.mean(), *rates, run["file"]))
     columns = ["data", "scale", "held out", "seed", "smallest cosine", "mean cosine", "by prototypes", "by class means"]
     return pd.DataFrame(rows, columns=[*columns, "file"])
-
-
-def learning_rates(frame: pd.DataFrame) -> pd.DataFrame:
-    """Runs with cartoon held out and seed 0 whose learning rates alone differ from the defaults, and the defaults."""
-    own = frame["changed"].map(lambda changed: changed.keys() <= {"lr", "head_lr"}).astype(bool)
-    chosen = frame[own & (frame["held_out"] == "cartoon") & (frame["seed"] == 0)]
-    found = pd.DataFrame(
-        {
-            "data": chosen["benchmark"],
-            "algorithm": chosen["algorithm"],
-            "learning rate": [f"{lr:g}" for lr in chosen["lr"]],
-            "of the head": [f"{lr:g}" for lr in chosen["lr"] * chosen["head_lr"]],
-            "validation (%)": 100 * chosen["validation.validation_accuracy"].astype(float),
-            "separation": chosen["validation.separation"].astype(float),
-            "failed to train": chosen["failed"].map({True: "yes", False: "no"}),
-            "file": chosen["file"],
-        }
-    )
-    return found.sort_values(["data", "algorithm", "learning rate"], ignore_index=True)

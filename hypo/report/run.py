@@ -10,7 +10,7 @@ import pandas as pd
 from hypo import runs
 from hypo.records import RULES
 from hypo.report import text
-from hypo.report.table import Table, about
+from hypo.report.table import Table
 
 SHOWN = 12
 """Classes of which a page shows the errors; the CSV has them all."""
@@ -56,7 +56,7 @@ def result(run: Any) -> Table:
     measures = {rule: [run[f"{rule}.{name}"] for name in names] for rule in RULES}
     numbers = pd.DataFrame(measures, pd.Index(names, name="measure")).drop("ood")
     frame = pd.DataFrame(rest, columns=[name, said])
-    return Table(frame, "result", records=[run["file"]], numbers=numbers, about=about([run["benchmark"]]))
+    return Table(frame, "result", records=[run["file"]], numbers=numbers)
 
 
 def outcomes(run: Any) -> pd.DataFrame | None:
@@ -87,11 +87,8 @@ def confusion(outcome: pd.DataFrame, classes: tuple[str, ...]) -> pd.DataFrame:
     return pd.DataFrame(counts, pd.Index(classes, name="class"), list(classes))
 
 
-def class_errors(run: Any) -> Table | str:
-    """Accuracy on each class, the worst first, and what it is most often taken for."""
-    outcome = outcomes(run)
-    if outcome is None:
-        return without_embeddings(run)
+def class_errors(run: Any, outcome: pd.DataFrame) -> Table:
+    """Accuracy on each class of `outcomes`, the worst first, and what it is most often taken for."""
     counts = confusion(outcome, run["classes"])
     total, right = counts.sum(axis=1), np.diag(counts)
     wrong = counts.mask(np.eye(len(counts), dtype=bool), 0)
@@ -101,7 +98,7 @@ def class_errors(run: Any) -> Table | str:
     found = found.sort_values("accuracy (%)", kind="stable")
     worst = f", the {SHOWN} worst of {len(found)}" if len(found) > SHOWN else ""
     caption = f"Errors by class on {text.place(run)}{worst}."
-    return Table(found.head(SHOWN), "class-errors", caption, [run["file"]], found, about=about([run["benchmark"]]))
+    return Table(found.head(SHOWN), "class-errors", caption, [run["file"]], found)
 
 
 def mistakes(run: Any, outcome: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from hypo.config import MAIN, changed, configure
 from hypo.report import text
-from hypo.report.table import Table, about
+from hypo.report.table import Table
 from hypo.runs.frame import COLLAPSED
 from hypo.training.evidence import configured, groups
 
@@ -66,17 +66,18 @@ def _start(fields: dict[str, Any], different: dict[str, Any]) -> str:
 
 
 def failures_by_start(frame: pd.DataFrame, *headings: str) -> Table:
-    """How many runs failed to train, and their validation accuracy: one row per setting, two columns per start."""
+    """How many runs failed to train, and their validation accuracy: one row per setting, of HYPO where no other method
+    is named, and two columns per start."""
     found = planned(frame, *headings)
     shown = {}
     for (algorithm, setting), group in found.groupby(["algorithm", "setting"], sort=False):
-        name = f"{text.method_name(algorithm)}, {setting or 'the defaults'}"
+        name = ("" if algorithm == "hypo" else f"{text.method_name(algorithm)}, ") + (setting or "the defaults")
         shown[name] = {}
         for start in dict.fromkeys(found["start"]):
             own = group[group["start"] == start]
             shown[name] |= {f"{start}: failed": _failed(own), f"{start}: validation (%)": _validation(own)}
     name = f"failed-{headings[0].replace(', ', '-').replace(' ', '-')}"
-    return _table(found, pd.DataFrame(shown).T.rename_axis("setting"), name)
+    return _table(found, pd.DataFrame(shown).T.rename_axis("setting of HYPO"), name)
 
 
 def starts(frame: pd.DataFrame, setting: str, *headings: str) -> Table:
@@ -124,7 +125,7 @@ def _table(found: pd.DataFrame, shown: pd.DataFrame, name: str) -> Table:
         f"cosine is above {COLLAPSED:g} after a fifth of the training, or validation accuracy is below twice chance. "
         "Validation: mean ± standard deviation over the runs there are, failed ones among them."
     )
-    return Table(shown, name, caption, found["files"][found["files"] != ""], found, about=about([benchmark]))
+    return Table(shown, name, caption, found["files"][found["files"] != ""], found)
 
 
 def _failed(own: pd.DataFrame) -> str:
@@ -171,7 +172,7 @@ def search_table(frame: pd.DataFrame) -> Table:
         "accuracy on validation images of the training domains. One run of full length each."
     )
     files = found["files"][found["files"] != ""]
-    return Table(shown, "search", caption, files, found, labels=3, about=about([benchmark]))
+    return Table(shown, "search", caption, files, found, labels=3)
 
 
 def search_in_words(frame: pd.DataFrame) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -12,6 +12,8 @@ from hypo.report.text import number
 
 WIDTH, LABEL = 110, 40
 """Characters per line of `render`, of which the name of a row takes LABEL at most."""
+PAPER, DIGITS, REAL = "the paper's numbers", "digits", "real data"
+"""What numbers can be of: the badges of tables and figures."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Table:
     records  names of the record files behind it
     numbers  what the CSV holds; `frame` where None
     labels   how many of the first columns name a row
-    about    what the numbers are of: "real data", "digits", "the paper's numbers"
+    also     what the numbers are of beside what the records tell: PAPER, or DIGITS where they were computed just now
     """
 
     frame: pd.DataFrame
@@ -34,13 +36,18 @@ class Table:
     numbers: pd.DataFrame | None = None
     decimals: int = 1
     labels: int = 1
-    about: tuple[str, ...] = field(default=())
+    also: tuple[str, ...] = ()
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """What the numbers are of."""
+        return about(self.records, self.also)
 
 
-def about(benchmarks: Iterable[str], paper: bool = False) -> tuple[str, ...]:
-    """What numbers on these benchmarks are of, for `Table.about`; `paper`: the paper's stand beside them."""
-    found = dict.fromkeys("digits" if name == "digits" else "real data" for name in benchmarks)
-    return (*(("the paper's numbers",) if paper else ()), *sorted(found, reverse=True))
+def about(records: Iterable[str], also: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """What numbers from these records are of: their names begin with the benchmark's."""
+    found = {DIGITS if file.startswith("digits-") else REAL for file in " ".join(records).split()}
+    return (*also, *sorted(found - {*also}, reverse=True))
 
 
 def render(table: Table) -> str:

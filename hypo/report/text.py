@@ -40,7 +40,8 @@ def difference(line: Any, decimals: int = 1, missing: str = "") -> str:
     value = number(line.value, decimals, sign=True)
     if not line.n:  # the paper's
         return value
-    return value + interval(line, decimals, sign=True) + marks(line)
+    around = " (no interval)" if math.isnan(line.low) else interval(line, decimals, sign=True)
+    return value + around + marks(line)
 
 
 def interval(line: Any, decimals: int = 1, sign: bool = False) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from hypo.data.corruptions import CORRUPTIONS
 from hypo.geometry import intra_class_variation
 from hypo.geometry.neighbours import hard_negatives
 from hypo.runs.frame import Setting, made_with
-from hypo.runs.statistics import KEYS
+from hypo.runs.statistics import KEYS, paired
 from hypo.runs.stored import Embeddings, embeddings
 from hypo.suggest import one_of
 
@@ -57,6 +57,13 @@ def values(frame: pd.DataFrame, setting: Setting, measure: str) -> pd.DataFrame:
     found["starts_at_first"] = starts
     kinds = {"value": float, "failed": bool, "starts_at_first": bool}
     return found.astype(kinds).dropna(subset="value").reset_index(drop=True)
+
+
+def leads(
+    frame: pd.DataFrame, of: Setting, than: Setting, measure: str = "ood_accuracy", on: Sequence[str] = KEYS
+) -> pd.DataFrame:
+    """How far `of` is ahead of `than` in each pair of runs that agree in `on`, as of `paired`."""
+    return paired(*(values(frame, setting, measure) for setting in (of, than)), on=on)
 
 
 def accuracies(frame: pd.DataFrame, rule: str = "validation") -> pd.DataFrame:

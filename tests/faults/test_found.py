@@ -18,11 +18,10 @@ from hypo.data.benchmarks import corrupted, load
 from hypo.data.folders import scan, shown
 from hypo.display import show
 from hypo.figures.results import confusion_matrix
-from hypo.notebook import cells
 from hypo.notebook.page import ParameterError, begin
 from hypo.report import benchmarks, cost, text
 from hypo.report.named import named
-from hypo.report.run import without_embeddings
+from hypo.report.run import confusion, outcomes, without_embeddings
 from hypo.report.table import Table, render
 from hypo.training import checkpoint, engine
 from hypo.training.trainer import Trainer
@@ -165,7 +164,10 @@ def test_a_class_that_no_training_image_or_no_validation_image_has_loses_no_run(
         (folder / domain / "hen").rename(tmp_path / domain)
     for algorithm in ("erm", "hypo"):
         run = runs.of(hypo.run(folder, algorithm, "street", **QUICK))
-        assert run["sizes"]["validation"] == 2 and cells.confusion_matrix(run)._repr_html_()
+        assert (
+            run["sizes"]["validation"] == 2
+            and confusion_matrix(confusion(outcomes(run), run["classes"]), "it")._repr_html_()
+        )
         assert (run["validation.epsilon_hat"] is None) == (algorithm == "erm")
 
 
