@@ -56,7 +56,7 @@ def _counted(held: list[bool], places: str) -> Evidence:
 def _lemma(frame: pd.DataFrame, name: str) -> Evidence:
     """An inequality of the paper's proof on stored embeddings of HYPO, one run for each held-out domain."""
     made = runs.made_with(frame, {})
-    kept = [path.with_suffix(".npz").exists() for path in made["path"]]
+    kept = made["path"].map(lambda path: path.with_suffix(".npz").exists()).astype(bool)
     first = made[kept].sort_values("seed").drop_duplicates("held_out")  # mathematics needs no repetition
     found = {path.name: _sides(path) for path in first["path"]}
     if not found:

@@ -79,7 +79,9 @@ def dots(
         if chance is not None:
             axes.axhline(chance, color=ink, lw=1.2, ls=":", label="chance")
         axes.set_xticks(range(len(places)), [words(str(place)) for place in places], parse_math=False)
-        axes.set(ylim=(0, 104), xlabel=label, ylabel=f"accuracy on {what} (%)")
+        lowest = min(rows["value"].min(), 100 if chance is None else chance)
+        axes.set(ylim=(max(0, lowest - 8), min(104, rows["value"].max() + 6)), xlabel=label)
+        axes.set_ylabel(f"accuracy on {what} (%)")
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
 
     said = "; ".join(f"{kind}, {words(x)} {words(str(place))}, {mean:.0f}" for (kind, place), mean in means.items())
