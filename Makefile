@@ -27,7 +27,7 @@ test: setup
 	@$(PYTEST) $(ARGS)
 
 check: lint
-	@$(PYTEST) -m 'not slow and not pages' $(ARGS)
+	@$(PYTEST) -m 'not slow and not slurm and not gpu and not pages' $(ARGS)
 
 faults: setup
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/faults $(ARGS)
@@ -50,7 +50,7 @@ lint: setup
 	@$(BIN)/nbstripout --verify book/*.ipynb
 
 clean:
-	@rm -rf .venv _build _runs build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv _build _runs .snakemake build *.egg-info .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 setup:

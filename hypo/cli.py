@@ -87,7 +87,7 @@ def _data(args: argparse.Namespace) -> int:
     rows = [("benchmark", "domains", "classes", "images", "licence", "present")]
     for name, spec in REGISTRY.items():
         domains = ", ".join(spec.domains)
-        rows.append((name, domains, str(spec.num_classes), spec.images, spec.licence, _presence(name, args.root)))
+        rows.append((name, domains, str(spec.num_classes), spec.total, spec.licence, _presence(name, args.root)))
     for row in rows:
         print(_cells(row))
     print(f"\nroot: {data_root(args.root)}; fetch one with `hypo data NAME`, verify with `hypo doctor`")
@@ -175,7 +175,7 @@ def _add_setting(group: argparse._ArgumentGroup, field: dataclasses.Field) -> No
     group.add_argument(f"--{field.name.replace('_', '-')}", metavar=kind, default=argparse.SUPPRESS, help=text)
 
 
-OWN = ("command", "run", "options", "root", "force")
+OWN = ("command", "run", "options", "root", "force", "jobs")
 """What `hypo train` takes and what is no setting of a run."""
 
 
@@ -206,16 +206,18 @@ def _held_out(benchmark: str, word: str) -> str | None:
 
 def _configure_sweep(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     _configure_train(parser, argv)
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, with Snakemake installed (default: 1)")
     parser.epilog = "Every option takes several values: --seed 0,1,2 --held-out each --temperature 0.05,0.1"
 
 
 def _sweep(args: argparse.Namespace) -> int:
-    """Every combination of the values given, one run after the other; a run that is recorded is not made again."""
+    """Every combination of the values given; a run that is recorded is not made again."""
     from itertools import product
 
     from hypo.config import configure
     from hypo.data.benchmarks import REGISTRY, listed, own_folder
-    from hypo.training.engine import choose_scale, run
+    from hypo.training import evidence
+    from hypo.training.engine import choose_scale, recorded, run, settled
     from hypo.training.trainer import TrainingError
 
     given = {name: str(value).split(",") for name, value in vars(args).items() if name not in OWN and value is not None}
@@ -229,12 +231,18 @@ def _sweep(args: argparse.Namespace) -> int:
     for point in grid:  # a mistake in the last one is found before the first is run
         configure(**{"scale": choose_scale(point["benchmark"], args.root)} | point)
     several = [name for name in grid[0] if len({point[name] for point in grid}) > 1]
+    grid = [point | {"held_out": _held_out(point["benchmark"], point["held_out"])} for point in grid]
+    by_workflow = evidence.snakefile() is not None and not args.force
+    if by_workflow:
+        grid = [settled(point, args.root) for point in grid]
+        evidence.sweep(_at_least_one(args.jobs), grid, args.root)
     failed = 0
     for at, point in enumerate(grid, 1):
         changed = " ".join(f"{name}={point[name]}" for name in several)
-        held_out = _held_out(point["benchmark"], point["held_out"])
         try:
-            measures = run(**point | {"held_out": held_out}, force=args.force, root=args.root)["final"]["validation"]
+            if by_workflow and not recorded(configure(**point), args.root):
+                raise TrainingError("its log says why")
+            measures = run(**point, force=args.force, root=args.root)["final"]["validation"]
             result = f"validation {measures['validation_accuracy']:.1%}, OOD {measures['ood_accuracy']:.1%}"
         except TrainingError as error:
             failed, result = failed + 1, f"failed: {error}"
@@ -242,21 +250,56 @@ def _sweep(args: argparse.Namespace) -> int:
     return int(failed > 0)
 
 
+def _at_least_one(jobs: int) -> int:
+    if jobs < 1:
+        raise ValueError(f"--jobs must be at least 1, not {jobs}")
+    return jobs
+
+
 def _configure_evidence(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
+    parser.add_argument("name", nargs="*", help="tables and figures of the paper, table4 or figure7a, or paper for all")
+    parser.add_argument("--scale", help="of the paper's tables and figures: demo, cpu or paper (default: paper)")
     parser.add_argument("--list", action="store_true", help="show the plan and what is missing; run nothing")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time, one thread each (default: 2)")
     parser.add_argument("--root", help="where benchmarks lie (default: $HYPO_DATA, else data/ of the working copy)")
 
 
 def _evidence(args: argparse.Namespace) -> int:
+    from hypo import records
+    from hypo.config import SCALES
     from hypo.training import evidence
 
+    if args.scale is not None:
+        one_of("scale", args.scale, SCALES)
+        if not args.name:
+            raise ValueError("--scale is for tables and figures of the paper: name them, or `paper` for all of them")
+    path = evidence.paper_plan() if args.name else records.home() / "evidence.yml"
+    every = evidence.plan(path, args.root, args.name, args.scale)
     if args.list:
-        print(evidence.listing(args.root))
+        print(evidence.listing(every))
         return 0
-    if args.jobs < 1:
-        raise ValueError(f"--jobs must be at least 1, not {args.jobs}")
-    return int(evidence.make(args.jobs, args.root) > 0)
+    jobs = _at_least_one(args.jobs)
+    if evidence.snakefile():
+        return evidence.by_workflow(jobs, path, args.root, dict.fromkeys(p.what for p in every), args.scale)
+    return int(evidence.make(jobs, every, args.root) > 0)
+
+
+def _configure_plan(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
+    parser.add_argument("name", nargs="*", help="tables and figures of the paper, table4 or figure7a (default: all)")
+    parser.add_argument("--scale", default="paper", help="demo, cpu or paper (default: paper)")
+    parser.add_argument("--device", default="A100", help="a GPU whose speed is stated, for runs at paper scale")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time (default: 1)")
+    parser.add_argument("--root", help="where benchmarks lie (default: $HYPO_DATA, else data/ of the working copy)")
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from hypo.config import SCALES
+    from hypo.report.plan import table
+    from hypo.report.table import render
+
+    one_of("scale", args.scale, SCALES)
+    print(render(table(args.name, args.scale, args.device, _at_least_one(args.jobs), args.root)), end="")
+    return 0
 
 
 def _configure_verify(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
@@ -314,6 +357,7 @@ COMMANDS: dict[str, Command] = {
     "train": Command("make a run and record it, or show the record if it was made before", _configure_train, _train),
     "sweep": Command("make every run of a grid of settings", _configure_sweep, _sweep),
     "evidence": Command("make the runs behind the book that are missing", _configure_evidence, _evidence),
+    "plan": Command("what the runs behind the paper's tables and figures take", _configure_plan, _plan),
     "verify": Command("run a record's configuration again and say whether it agrees", _configure_verify, _verify),
     "algorithms": Command("list the methods, or explain one", _configure_algorithms, _algorithms),
     "table": Command("the paper's table beside ours", _configure_table, _table),

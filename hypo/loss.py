@@ -29,9 +29,10 @@ def falling_temperature(progress: float, start: float = 1.0, end: float = 0.1, s
 
         criterion.temperature = falling_temperature(step / steps)      # before each call of a HypoLoss
 
-    At tau = 0.1 a network that cannot yet tell the classes apart has the least loss with all embeddings in one heap,
-    where both losses have no gradient along the sphere; a high temperature at first keeps it away from there. This
-    start is not the paper's, whose tau is constant.
+    The gradients of both losses grow as 1 / tau. At tau = 0.1 the first steps can be so long that all embeddings flee
+    together from the prototypes and end in one heap, where no gradient along the sphere is left; a high temperature
+    keeps these steps short (of SGD; Adam's do not depend on the size of a gradient). This start is not the paper's,
+    whose tau is constant.
     """
     if not (start > 0 and end > 0 and 0 < share <= 1 and 0 <= progress <= 1):
         raise ValueError(

@@ -14,6 +14,7 @@ bare mathematics, for callers that have checked already.
 
 from __future__ import annotations
 
+import importlib.util
 import math
 
 import numpy as np
@@ -45,10 +46,34 @@ def update_prototypes(prototypes: Tensor, z: Tensor, y: Tensor, momentum: float)
     Returns     (C, d)  mu after the batch
 
     The order within a class matters, classes do not touch one another: step t advances, all at once, every
-    class that has a t-th sample, so there are as many sequential steps as the largest class has samples.
-    Differs from a mean over the class, which is another update.
+    class that has a t-th sample, so there are as many sequential steps as the largest class has samples. On a GPU
+    they are one kernel (`hypo.kernels`). Differs from a mean over the class, which is another update.
     """
-    return _SequentialEMA.apply(prototypes, z, y, momentum)
+    return (_FusedEMA if _on_gpu(z) else _SequentialEMA).apply(prototypes, z, y, momentum)
+
+
+def _on_gpu(z: Tensor) -> bool:
+    """Whether the kernels of `hypo.kernels` can take z; torch brings what they need where there is CUDA on Linux."""
+    return z.is_cuda and importlib.util.find_spec("triton") is not None
+
+
+class _FusedEMA(torch.autograd.Function):
+    """`_SequentialEMA` in two kernels."""
+
+    @staticmethod
+    def forward(ctx, prototypes: Tensor, z: Tensor, y: Tensor, momentum: float) -> Tensor:
+        from hypo import kernels
+
+        after, saved = kernels.forward(prototypes, z, y, momentum, TINY)
+        ctx.save_for_backward(*saved)
+        return after
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        from hypo import kernels
+
+        return *kernels.backward(grad, ctx.saved_tensors), None, None
 
 
 class _SequentialEMA(torch.autograd.Function):

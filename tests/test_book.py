@@ -24,6 +24,8 @@ OPENMP = ("torch", "torchvision", "sklearn", "ot", "umap", "numba")
 def write(top: Path, **pages: list[str]) -> None:
     """A book at `top` with the real configuration: of each page its title, some mathematics and these code cells."""
     shutil.copy(TOP / "_config.yml", top)
+    (top / "book").mkdir(exist_ok=True)
+    shutil.copy(TOP / "book" / "references.bib", top / "book")
     for part in ("assets", "extensions"):
         shutil.copytree(TOP / "book" / part, top / "book" / part, dirs_exist_ok=True)
     root, *others = pages

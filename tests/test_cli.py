@@ -40,7 +40,7 @@ def test_data_lists_every_benchmark_within_100_columns(tmp_path, capsys):
     assert max(map(len, lines[:-1])) <= 100
     shown = {line.split()[0]: line for line in lines if line and not line.startswith(" ")}
     for name, spec in REGISTRY.items():
-        assert str(spec.num_classes) in shown[name] and spec.images in shown[name]
+        assert str(spec.num_classes) in shown[name] and spec.total in shown[name]
         assert shown[name].endswith("built in" if name == "digits" else "no")
     text = " ".join(" ".join(lines).split())
     assert all(domain.split(" x ")[0].split()[0] in text for spec in REGISTRY.values() for domain in spec.domains)

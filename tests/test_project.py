@@ -21,13 +21,17 @@ def requirement(line: str) -> tuple[str, str, str]:
     return name.lower().replace("_", "-"), operator, version
 
 
-def required() -> list[tuple[str, str, str]]:
-    groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+EXTRAS = [name for name in PROJECT["optional-dependencies"] if name != "workflow"]
+"""What `make` installs."""
+
+
+def required(*extras: str) -> list[tuple[str, str, str]]:
+    groups = [PROJECT["optional-dependencies"][name] for name in extras]
     return [requirement(line) for group in groups for line in group]
 
 
-def pinned() -> dict[str, str]:
-    lines = [line for line in (TOP / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+def pinned(file: str = "constraints.txt") -> dict[str, str]:
+    lines = [line for line in (TOP / file).read_text().splitlines() if not line.startswith("#")]
     return {name: version for name, operator, version in map(requirement, lines) if operator == "=="}
 
 
@@ -36,17 +40,20 @@ def numbers(version: str) -> list[int]:
 
 
 def test_every_requirement_is_pinned_within_its_bound():
-    pins = pinned()
-    assert {name for name, _, _ in required()} >= NAMED
-    for name, operator, version in required():
-        assert name in pins, f"{name} is in pyproject.toml but not in constraints.txt"
+    usual = [*map(requirement, PROJECT["dependencies"]), *required(*EXTRAS)]
+    assert {name for name, _, _ in usual} >= NAMED
+    both = [(each, "constraints.txt") for each in usual]
+    both += [(each, "workflow/constraints.txt") for each in required("workflow")]
+    for (name, operator, version), file in both:
+        pins = pinned(file)
+        assert name in pins, f"{name} is in pyproject.toml but not in {file}"
         assert pins[name] == version if operator == "==" else numbers(pins[name]) >= numbers(version)
 
 
 def test_conda_takes_the_same_packages_and_versions():
     environment = yaml.safe_load((TOP / "environment.yml").read_text())["dependencies"]
     assert f"python={PROJECT['requires-python'].removeprefix('>=')}" in environment
-    extras = ",".join(PROJECT["optional-dependencies"])
+    extras = ",".join(EXTRAS)
     assert environment[-1] == {"pip": ["--constraint constraints.txt", f"--editable .[{extras}]"]}
     assert f"-c constraints.txt -e '.[{extras}]'" in (TOP / "Makefile").read_text()
 
@@ -68,7 +75,7 @@ def test_readme_opens_with_three_sentences_and_the_two_commands():
 
 LAYERS = """
 suggest contracts files
-sphere
+kernels sphere
 distributed
 loss model
 geometry

@@ -26,11 +26,12 @@ class IRM(Algorithm):
     D_e is an estimate of the square of the slope dR_e/ds at s = 1, which is 0 where no rescaled classifier does better:
     the product of the slopes of two halves of the domain's images. lambda is 1 for the first tenth of the training (500
     of 5,000 steps), the first half where the network starts from random weights; when it jumps, momentum starts anew.
-    The authors' optimiser is Adam, whose step does not grow with the loss: here it is kept as long as the risk's.
+    The gradient is that of L / lambda where lambda is above 1, and never longer at the logits than the risk's.
 
     M. Arjovsky, L. Bottou, I. Gulrajani, D. Lopez-Paz: Invariant risk minimization, 2019 (IRMv1).
-    Avoids: the square of one slope, whose mean has the noise of the batch added; and halves that share images, as
-    every other row does when an image is there in two augmentations.
+    Avoids: the square of one slope, whose mean has the noise of the batch added; halves that share images, as every
+    other row does when an image is there in two augmentations; and L itself in place of L / lambda, which the authors
+    descend: with the noise of a batch, steps that long raise L.
     """
 
     Hyperparameters = Hyperparameters
@@ -72,8 +73,8 @@ def risk_and_penalty(
     logits = algorithm.logits(outputs)
     risks = domain_risks(logits, y, domains, algorithm.num_domains)
     risk, value = risks.mean(), penalty(risks, logits, y, domains)
-    total = risk + annealed(progress, method.penalty, method.anneal) * value
-    return {"total": no_longer(total, risk, logits), "risk": risk, name: value}
+    weight = annealed(progress, method.penalty, method.anneal)
+    return {"total": shortened(risk + weight * value, risk, logits, max(1, weight)), "risk": risk, name: value}
 
 
 def annealed(progress: float, penalty: float, share: float) -> float:
@@ -81,8 +82,9 @@ def annealed(progress: float, penalty: float, share: float) -> float:
     return penalty if progress >= share else 1.0
 
 
-def no_longer(loss: Tensor, risk: Tensor, logits: Tensor) -> Tensor:
-    """`loss`, its gradient shortened where it is longer at the logits than the risk's: SGD would diverge."""
-    longer, length = (torch.autograd.grad(term, logits, retain_graph=True)[0].norm() for term in (loss, risk))
-    scaled = loss * (length / longer.clamp(min=1e-12)).clamp(max=1)
+def shortened(loss: Tensor, risk: Tensor, logits: Tensor, weight: float) -> Tensor:
+    """`loss`, its gradient divided by `weight`, or by more where it would be longer at the logits than the risk's: with
+    Adam, which the authors have, the length of a step does not depend on that of the gradient, but SGD diverges."""
+    long, length = (torch.autograd.grad(term, logits, retain_graph=True)[0].norm() for term in (loss, risk))
+    scaled = loss * (length / long.clamp(min=1e-12)).clamp(max=1 / weight)
     return scaled + (loss - scaled).detach()

@@ -39,19 +39,26 @@ class Benchmark:
     inside        what that folder must hold to count as the benchmark; the domains by default
     counts        folder in it -> published number of images, where one is published
     class_counts  folder in it -> published number of images of each class, in the order of the class names
-    images        published total, as shown
+    images        published total, or the most there can be where `at_most`
+    at_most       whether the total is only known to be no more than that
     """
 
     domains: tuple[str, ...]
     num_classes: int
     licence: str
     layout: str
-    images: str
+    images: int
     folders: tuple[str, ...] = ()
     inside: tuple[str, ...] = ()
+    at_most: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
     class_counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     sources: tuple[Source, ...] = ()
+
+    @property
+    def total(self) -> str:
+        """The number of images, as shown."""
+        return f"{'<= ' if self.at_most else ''}{self.images:,}"
 
 
 TERRA_CLASSES = ("bird", "bobcat", "cat", "coyote", "dog", "empty", "opossum", "rabbit", "raccoon", "squirrel")
@@ -78,7 +85,7 @@ REGISTRY: Mapping[str, Benchmark] = {
         num_classes=10,
         licence="UCI optdigits by way of scikit-learn, CC BY 4.0",
         layout="part of the package",
-        images="7,188",
+        images=7_188,
         counts=dict.fromkeys(("photo", "art_painting", "cartoon", "sketch"), 1797),
     ),
     "cifar10": Benchmark(
@@ -86,7 +93,7 @@ REGISTRY: Mapping[str, Benchmark] = {
         num_classes=10,
         licence="no licence stated; cite Krizhevsky 2009",
         layout="cifar10/cifar-10-batches-py, or cifar10/{train,test}_{images,labels}.npy",
-        images="60,000",
+        images=60_000,
         folders=("cifar10", "CIFAR10", "cifar-10", "."),
         class_counts={"train": (5000,) * 10, "test": (1000,) * 10},
         sources=(
@@ -103,7 +110,7 @@ REGISTRY: Mapping[str, Benchmark] = {
         num_classes=10,
         licence="CC BY 4.0 (Zenodo 2535967)",
         layout="CIFAR-10-C/<corruption>.npy and labels.npy",
-        images="950,000",
+        images=950_000,
         folders=("CIFAR-10-C", "cifar10c", "cifar-10-c"),
         inside=("labels.npy",),
         sources=(
@@ -120,7 +127,7 @@ REGISTRY: Mapping[str, Benchmark] = {
         num_classes=7,
         licence="no licence stated; research use",
         layout="PACS/<domain>/<class>/<image>",
-        images="9,991",
+        images=9_991,
         folders=("PACS", "pacs", "PACS/kfold", "pacs/kfold", "kfold"),
         counts={"art_painting": 2048, "cartoon": 2344, "photo": 1670, "sketch": 3929},
         class_counts={  # dog, elephant, giraffe, guitar, horse, house, person
@@ -136,7 +143,7 @@ REGISTRY: Mapping[str, Benchmark] = {
         num_classes=65,
         licence="fair-use notice: non-commercial research only",
         layout="office_home/<domain>/<class>/<image>",
-        images="15,588",
+        images=15_588,
         folders=("office_home", "OfficeHomeDataset_10072016", "OfficeHome", "officehome", "office-home"),
         counts={"art": 2427, "clipart": 4365, "product": 4439, "real_world": 4357},
         sources=(
@@ -152,7 +159,7 @@ REGISTRY: Mapping[str, Benchmark] = {
         num_classes=5,
         licence="no licence stated; each part keeps its own terms",
         layout="VLCS/<domain>/<class>/<image>",
-        images="10,729",
+        images=10_729,
         folders=("VLCS", "vlcs"),
         counts={"Caltech101": 1415, "LabelMe": 2656, "SUN09": 3282, "VOC2007": 3376},
         class_counts={  # bird, car, chair, dog, person
@@ -170,7 +177,7 @@ REGISTRY: Mapping[str, Benchmark] = {
         num_classes=10,
         licence="CDLA-Permissive 1.0 (LILA)",
         layout="terra_incognita/location_<38, 43, 46, 100>/<class>/<image>",
-        images="24,330",  # of the public loaders' layout; the paper prints 24,788
+        images=24_330,  # of the public loaders' layout; the paper prints 24,788
         folders=("terra_incognita", "TerraIncognita", "terra"),
         counts={"location_38": 9736, "location_43": 3970, "location_46": 5883, "location_100": 4741},
         sources=(
@@ -183,7 +190,8 @@ REGISTRY: Mapping[str, Benchmark] = {
         num_classes=100,
         licence="ImageNet's terms: non-commercial research, no copies passed on",
         layout="imagenet100/{train,val}/<synset>/<image>",
-        images="<= 135,000",  # at most 1,300 to train on and 50 to validate on per class
+        images=135_000,
+        at_most=True,  # at most 1,300 to train on and 50 to validate on per class
         folders=("imagenet100", "ImageNet100", "ImageNet-100"),
         inside=("train", "val"),
         class_counts={"val": (50,) * 100},
@@ -193,7 +201,7 @@ REGISTRY: Mapping[str, Benchmark] = {
         num_classes=100,
         licence="CC BY 4.0 (Zenodo 2235448) over ImageNet's terms",
         layout="imagenet100c/gaussian_noise/<severity>/<synset>/<image>",
-        images="25,000",
+        images=25_000,
         folders=("imagenet100c", "ImageNet100-C", "ImageNet-100-C"),
         inside=("gaussian_noise",),
         class_counts=dict.fromkeys("12345", (50,) * 100),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pandas as pd
@@ -27,7 +26,7 @@ def training_images(config: Config) -> int:
     elif "train" in spec.class_counts:
         pool = sum(spec.class_counts["train"])
     else:  # ImageNet-100, of which only an upper limit is known
-        pool = int(re.sub(r"\D", "", spec.images)) - sum(spec.class_counts["val"])
+        pool = spec.images - sum(spec.class_counts["val"])
     return pool - round(config.fraction * pool)
 
 
@@ -56,7 +55,7 @@ def table(benchmark: str, held_out: str | None = None) -> Table:
     domains = REGISTRY[benchmark].domains
     held_out = held_out if held_out in domains else None  # a page on a reader's folder has domains of its own
     tests = domains if len(domains) > 1 else (None,)
-    at_most = "at most " if REGISTRY[benchmark].images.startswith("<=") else ""
+    at_most = "at most " if REGISTRY[benchmark].at_most else ""
     shown, numbers = {}, []
     for scale in ("cpu", "paper"):
         config = configure(benchmark, "hypo", held_out, scale)

@@ -36,7 +36,7 @@ def listing() -> str:
     rows = [("method", "kind", "cost of a step", "reference", "hyperparameters")]
     for name in ALGORITHMS:
         own = dataclasses.fields(method(name).Hyperparameters)
-        settings = ", ".join(f"{field.name} {_plain(field.default)}" for field in own)
+        settings = ", ".join(f"{field.name} {plain(field.default)}" for field in own)
         rows.append((name, method(name).kind, cost(name), summary(name)[1], settings or "none"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
@@ -48,14 +48,15 @@ def explanation(name: str) -> str:
     lines = [f"{name}: {summary(name)[0]} ({summary(name)[1]})", "", inspect.getdoc(kind) or "", ""]
     for field in dataclasses.fields(kind.Hyperparameters):
         option = f"--{field.name.replace('_', '-')}"
-        lines.append(f"{option:<22} {field.metadata['help']} (default: {_plain(field.default)})")
+        lines.append(f"{option:<22} {field.metadata['help']} (default: {plain(field.default)})")
     facts = {f"at {scale} scale": kind.defaults(scale, "pacs", "cartoon") for scale in SCALES}
-    facts = {where: ", ".join(f"{k} {_plain(v)}" for k, v in changed.items()) for where, changed in facts.items()}
+    facts = {where: ", ".join(f"{k} {plain(v)}" for k, v in changed.items()) for where, changed in facts.items()}
     batches = {"pooled": "from all domains together", "per_domain": "with as many images of each domain"}[kind.sampling]
     facts |= {"kind": kind.kind, "batches": batches, "cost of a step": cost(name)}
     facts["run it"] = f"hypo train --algorithm {name}"
     return "\n".join([*lines, "", *(f"{what:<22} {value}" for what, value in facts.items() if value)])
 
 
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
+    """The value of a hyperparameter, in short."""
     return f"{value:.3g}" if isinstance(value, float) else str(value).lower()

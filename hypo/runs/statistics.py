@@ -54,6 +54,30 @@ def estimate(values: Sequence[float], strata: Sequence[str] | None = None) -> Es
     return Estimate(value, sd, value - margin, value + margin, n, df)
 
 
+class Correlation(NamedTuple):
+    """Spearman's rank correlation of n pairs, and its 95% interval; NaN where n or the ranks give none."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> Correlation:
+    """Spearman's rho of pairs of numbers, with the interval of Bonett and Wright (Psychometrika, 2000).
+
+    low, high = tanh(artanh(rho) -+ z(0.975) sqrt((1 + rho^2 / 2) / (n - 3))), for n > 3 and -1 < rho < 1
+    """
+    n = len(first)
+    if min(len(set(first)), len(set(second))) < 2:
+        return Correlation(np.nan, np.nan, np.nan, n)
+    rho = float(stats.spearmanr(first, second).statistic)
+    if n < 4 or abs(rho) > 1 - 1e-12:
+        return Correlation(rho, np.nan, np.nan, n)
+    margin = stats.norm.ppf((1 + CONFIDENCE) / 2) * np.sqrt((1 + rho**2 / 2) / (n - 3))
+    return Correlation(rho, *(float(np.tanh(np.arctanh(rho) + side)) for side in (-margin, margin)), n)
+
+
 def averages(single: pd.DataFrame, columns: Sequence[str], keys: Sequence[str]) -> pd.DataFrame:
     """The average over `columns` of each seed that has all of them; a seed that lacks one has no average.
 

@@ -63,10 +63,9 @@ def run(
     Killed at any moment, the same call goes on where the last checkpoint was. Two processes that ask for the same run
     train it once.
     """
-    benchmark, scale = _resolve(os.fspath(benchmark), scale, root)
-    if benchmark in REGISTRY and len(REGISTRY[benchmark].domains) < 2:
-        held_out = None
-    config = configure(benchmark, algorithm, held_out, scale, seed, **overrides)
+    given = {"benchmark": os.fspath(benchmark), "held_out": held_out, "scale": scale}
+    settings = settled(given | {"algorithm": algorithm, "seed": seed} | overrides, root)
+    benchmark, held_out, config = settings["benchmark"], settings["held_out"], configure(**settings)
     if not force and (found := recorded(config, root)):
         return found
     images = load(config.benchmark, size=config.size, root=root)
@@ -95,6 +94,7 @@ def run(
                 path = records.write(record, embeddings, force=force)
             for left in path.parent.glob(f".{path.stem}.*.tmp"):  # by a process that was killed in writing it
                 left.unlink()
+            say(f"recorded as {path.name}")
             checkpoint.clear(folder)
             with contextlib.suppress(OSError):  # of a file that is not ours
                 folder.rmdir()
@@ -110,6 +110,13 @@ def recorded(config: Config, root: str | os.PathLike[str] | None = None) -> dict
     if name == "digits":
         return records.find(identity(config, ""))
     return records.find(identity(config, data_version(name, load(name, size=config.size, root=root))))
+
+
+def settled(settings: dict[str, Any], root: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+    """The settings of a run with what this machine decides: benchmark and scale, and no held-out domain of one."""
+    benchmark, scale = _resolve(settings["benchmark"], settings.get("scale"), root)
+    single = benchmark in REGISTRY and len(REGISTRY[benchmark].domains) < 2
+    return settings | {"benchmark": benchmark, "scale": scale} | ({"held_out": None} if single else {})
 
 
 def _resolve(benchmark: str, scale: str | None, root: str | os.PathLike[str] | None) -> tuple[str, str]:

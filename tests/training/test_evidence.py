@@ -90,18 +90,19 @@ def test_what_is_missing_is_made_and_what_is_there_is_not(plan, capsys):
     plan.write_text(
         PLAN.split("- what: second")[0].replace("[photo, sketch]", "photo").replace("seed: [0, 1]", "seed: 0")
     )
-    assert "first: 0 of 1 recorded" in evidence.listing(path=plan)
-    assert evidence.make(2, path=plan) == 0
+    assert "first: 0 of 1 recorded" in evidence.listing(evidence.plan(plan))
+    assert evidence.make(2, evidence.plan(plan)) == 0
     (path,) = records.folder().glob("*.json")
     made = path.stat().st_mtime_ns
-    assert evidence.make(2, path=plan) == 0
+    assert evidence.make(2, evidence.plan(plan)) == 0
     assert path.stat().st_mtime_ns == made
     assert "1 of 1 runs are recorded, 0 to make" in capsys.readouterr().out
-    assert evidence.listing(path=plan).startswith("first: 1 of 1 recorded")
+    assert evidence.listing(evidence.plan(plan)).startswith("first: 1 of 1 recorded")
 
 
 def test_an_interrupt_ends_the_runs_and_the_next_call_goes_on(plan, tmp_path):
-    code = f"from pathlib import Path; from hypo.training import evidence; evidence.make(2, path=Path({str(plan)!r}))"
+    code = "from pathlib import Path; from hypo.training.evidence import make, plan; "
+    code += f"make(2, plan(Path({str(plan)!r})))"
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen([sys.executable, "-c", code], cwd=TOP, **quiet) as process:
         while not [*(tmp_path / "RUNS").glob("*.lock")] and process.poll() is None:

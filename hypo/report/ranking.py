@@ -1,0 +1,115 @@
+"""All methods on one benchmark: our averages and ranks next to the paper's, and how far the two orders agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from hypo import paper, runs
+from hypo.algorithms import ALGORITHMS
+from hypo.report import text
+from hypo.report.benchmarks import columns_of, numbers
+from hypo.report.table import Table
+from hypo.runs.statistics import Correlation, rank_correlation
+
+
+def standings(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Every method that the paper prints on a benchmark or that is registered, at each scale that has runs.
+
+    frame    runs; those at their scale's defaults where None
+    Returns  one row per method and scale (and version of the images), the best printed average first: algorithm, scale,
+             data, paper, paper_rank, value (our average over all domains, in percent; NaN where one is missing), rank
+             among ours, sd, n, failed, starts_at_first, files, and columns, how many domains were run. Where nothing
+             was run there is one scale, "".
+    """
+    found = numbers(benchmark, runs.load(at_defaults=True) if frame is None else frame)
+    averages, ours = found[found["column"] == "average"], found[found["who"] == "ours"]
+    printed = averages[averages["who"] == "paper"].set_index("algorithm")["value"].sort_values(ascending=False)
+    names = pd.Index(dict.fromkeys([*printed.index, *ALGORITHMS]), name="algorithm")
+    label = paper.TABLES.get(benchmark)
+    placed = paper.ranks(label)["average"]["rank"] if label else printed
+    parts = []
+    for (scale, data), own in ours.groupby(["scale", "data"], sort=False) if len(ours) else [(("", ""), ours)]:
+        whole = own[own["column"] == "average"].set_index("algorithm")
+        part = whole[["value", "sd", "n", "failed", "starts_at_first", "files"]].reindex(names)
+        tested = own[own["column"] != "average"].groupby("algorithm")["column"].nunique()
+        part = part.assign(scale=scale, data=data, columns=tested.reindex(names).fillna(0).astype(int))
+        part["rank"] = part["value"].rank(ascending=False, method="min")
+        parts.append(part.assign(paper=printed.reindex(names), paper_rank=placed.reindex(names)))
+    return pd.concat(parts).reset_index()
+
+
+def table(benchmark: str, frame: pd.DataFrame | None = None) -> Table:
+    """`standings` as a page shows them: the paper's average and rank, then ours; what was not run says so."""
+    frame = runs.load(at_defaults=True) if frame is None else frame
+    found, total = standings(benchmark, frame), len(columns_of(benchmark, frame))
+    first, printed = found.drop_duplicates("algorithm"), found["paper"].notna().any()
+    shown = pd.DataFrame({"method": [paper.method_name(name) for name in first["algorithm"]]})
+    if printed:
+        shown["the paper's"] = [text.number(value) or "none" for value in first["paper"]]
+        shown["its rank"] = [text.number(rank, 0) for rank in first["paper_rank"]]
+    for (scale, data), own in found.groupby(["scale", "data"], sort=False):
+        version = f", data {data[:8]}" if found["data"].nunique() > 1 else ""
+        where = f", {scale} scale{version}" if scale else ""
+        cells = [text.cell(line, own_n=True, missing=_missing(line, total)) for line in own.itertuples()]
+        shown[f"ours{where}"] = cells
+        shown[f"our rank{where}"] = [text.number(rank, 0) for rank in own["rank"]]
+    if not printed:
+        shown = shown.iloc[first["rank"].fillna(len(first)).argsort(kind="stable")].reset_index(drop=True)
+    caption = (
+        f"OOD accuracy in % on {text.data(benchmark)}, averaged over its {total} held-out domains, of every method"
+        f"{' in the order of the printed average' if printed else ''}. Ours: mean ± standard deviation over n seeds, "
+        "selected on training-domain validation; ranks are among what was run."
+    )
+    return Table(shown, f"standings-{benchmark}", caption, found["files"].dropna(), found)
+
+
+def agreement(benchmark: str, frame: pd.DataFrame | None = None) -> str:
+    """One sentence per scale: Spearman's correlation of our averages with the paper's, or why there is none."""
+    said = []
+    for (scale, _), own in standings(benchmark, frame).groupby(["scale", "data"], sort=False):
+        both = own.dropna(subset=["paper", "value"])
+        where = " ".join(filter(None, [text.data(benchmark), scale and f"at {scale} scale"]))
+        opening = f"**{where}**: of the {own['paper'].notna().sum()} methods that the paper prints"
+        if not own["columns"].any():
+            said.append(f"**{where}**: nothing was run.")
+        elif len(both) < 2:
+            count = "one was" if len(both) else "none was"
+            said.append(f"{opening}, {count} run on every held-out domain, so there are no ranks to compare.")
+        else:
+            rho = correlation(rank_correlation(both["paper"], both["value"]))
+            said.append(
+                f"{opening}, {len(both)} were run on every held-out domain. The rank correlation between the printed "
+                f"averages and ours is {rho}. {_spread(both)}"
+            )
+    return "\n".join(said)
+
+
+def correlation(found: Correlation) -> str:
+    """+0.46 [−0.01, +0.76]; or what keeps it from having an interval."""
+    if pd.isna(found.value):
+        return "not defined, since all averages on one side are equal"
+    value = text.number(found.value, 2, sign=True)
+    if pd.isna(found.low):
+        why = "fewer than four methods" if found.n < 4 else "the two orders are the same or reversed"
+        return f"{value}, without an interval: {why}"
+    return value + text.interval(found, 2, sign=True)
+
+
+def _spread(both: pd.DataFrame) -> str:
+    """How far the methods lie apart, and seeds of one method."""
+    spans = [text.number(both[name].max() - both[name].min()) for name in ("paper", "value")]
+    seeds = both["sd"].dropna()
+    of_seeds = (
+        f"the standard deviation over seeds is {text.number(seeds.median())} points, the median over methods"
+        if len(seeds)
+        else "with one seed each, nothing is known of the spread over seeds"
+    )
+    return f"The best and the worst of these are {spans[0]} points apart in the paper and {spans[1]} here; {of_seeds}."
+
+
+def _missing(line: Any, total: int) -> str:
+    if line.algorithm not in ALGORITHMS:
+        return "cannot be run"
+    return f"{line.columns} of {total} domains" if line.columns else text.NOT_RUN

@@ -1,0 +1,195 @@
+"""Runs that the plan lists, next to what came of them: how often a start fails to train, and the trials of the search.
+
+The plan, data/evidence.yml, says what there is to show; a run without a record is shown as not run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from hypo.config import MAIN, changed, configure
+from hypo.report import text
+from hypo.report.table import Table, about
+from hypo.runs.frame import COLLAPSED
+from hypo.training.evidence import configured, groups
+
+START = ("start_temperature", "start_share", "centre", "freeze", "warmup")
+"""Fields that say how a training starts."""
+RATES = ["lr", "head_lr"]
+
+
+def planned(frame: pd.DataFrame, *headings: str) -> pd.DataFrame:
+    """The runs that the plan lists under these headings, each once: what they are, and what is recorded of them.
+
+    benchmark, algorithm, held_out, scale, seed, lr and head_lr as configured
+    start, setting      what is changed of the scale's defaults, as text: by fields of START, and by all others
+    validation, failed  accuracy in percent of the weights selected on validation, whether the run failed to train; NaN
+                        where it was not run
+    cosine              mean cosine of two prototypes at the end; NaN likewise
+    files               the record, "" where it was not run
+    """
+    known = {_key(run): run for _, run in frame.iterrows()}
+    rows: dict[Any, dict[str, Any]] = {}
+    plan = groups()
+    for settings in (settings for heading in headings for settings in plan[heading]):
+        fields = configured(settings).fields()
+        different = changed(fields)
+        row = {name: fields[name] for name in (*MAIN, *RATES)}
+        row["start"] = _start(fields, different)
+        row["setting"] = text.settings({name: value for name, value in different.items() if name not in START})
+        key = _key(row | {"held_out": fields["held_out"] or "", "changed": different})
+        run = known.get(key)
+        row |= {"validation": float("nan"), "failed": float("nan"), "cosine": float("nan"), "files": ""}
+        if run is not None:
+            row["validation"] = 100 * run["validation.validation_accuracy"]
+            row |= {"failed": float(run["failed"]), "cosine": 1 - run["validation.separation"], "files": run["file"]}
+        rows[key] = row
+    return pd.DataFrame([*rows.values()])
+
+
+def _key(run: Any) -> tuple[Any, ...]:
+    return (*(run[name] for name in MAIN), frozenset(run["changed"].items()))
+
+
+def _start(fields: dict[str, Any], different: dict[str, Any]) -> str:
+    """The start in words, other fields than the temperature only where changed; nothing for a method without one."""
+    if "start_temperature" not in fields:
+        return ""
+    begins = fields["start_temperature"]
+    words = "constant τ" if begins is None else f"τ falls from {begins:g}"
+    if begins is not None and "start_share" in different:
+        words += f" over {fields['start_share']:g} of the training"
+    added = {"centre": "centred head", "freeze": "backbone frozen for {:g} epoch", "warmup": "warm-up of {:g} epochs"}
+    return ", ".join([words, *(added[name].format(different[name]) for name in added if name in different)])
+
+
+def failures_by_start(frame: pd.DataFrame, *headings: str) -> Table:
+    """How many runs failed to train, and their validation accuracy: one row per setting, two columns per start."""
+    found = planned(frame, *headings)
+    shown = {}
+    for (algorithm, setting), group in found.groupby(["algorithm", "setting"], sort=False):
+        name = f"{text.method_name(algorithm)}, {setting or 'the defaults'}"
+        shown[name] = {}
+        for start in dict.fromkeys(found["start"]):
+            own = group[group["start"] == start]
+            shown[name] |= {f"{start}: failed": _failed(own), f"{start}: validation (%)": _validation(own)}
+    name = f"failed-{headings[0].replace(', ', '-').replace(' ', '-')}"
+    return _table(found, pd.DataFrame(shown).T.rename_axis("setting"), name)
+
+
+def starts(frame: pd.DataFrame, setting: str, *headings: str) -> Table:
+    """Every planned start at one setting, such as "hard_negatives=false": one row each."""
+    found = planned(frame, *headings)
+    found = found[(found["algorithm"] == "hypo") & (found["setting"] == setting)]
+    shown = {
+        start: {"failed": _failed(own), "validation (%)": _validation(own)}
+        for start, own in found.groupby("start", sort=False)
+    }
+    return _table(found, pd.DataFrame(shown).T.rename_axis("start"), "failed-by-start")
+
+
+def in_spite_of(frame: pd.DataFrame, start: str, *headings: str) -> str:
+    """One sentence: which settings fail to train with this start, and whether their prototypes are in one heap."""
+    found = planned(frame, *headings)
+    run = found[(found["start"] == start) & found["failed"].notna()]
+    said = []
+    for setting, group in run.groupby("setting", sort=False):
+        failed = group[group["failed"] > 0]
+        if len(failed):
+            cosine = failed["cosine"].mean()
+            where = "the heap" if cosine > COLLAPSED else "no heap"
+            count = f"{len(failed)} of {len(group)}"
+            said.append(f"{setting or 'the defaults'} ({count}; mean cosine of prototypes {cosine:.2f}: {where})")
+    return f"Failed to train although {start}: {'; '.join(said) or 'none'}, of {len(run)} runs."
+
+
+def elsewhere(frame: pd.DataFrame, benchmark: str, scale: str) -> str:
+    """One sentence: how many HYPO runs on a benchmark failed to train with each start, whatever else they change."""
+    here = frame[(frame["benchmark"] == benchmark) & (frame["scale"] == scale) & (frame["algorithm"] == "hypo")]
+    place = f"{text.data(benchmark)}, {scale} scale"
+    if here.empty:
+        return f"{place}: {text.NOT_RUN}."
+    starts = ["constant τ" if pd.isna(value) else f"τ falls from {value:g}" for value in here["start_temperature"]]
+    counts = here.groupby(starts)["failed"].agg(["sum", "size"]).itertuples()
+    return f"{place}: " + "; ".join(f"{c.Index}: {c.sum:.0f} of {c.size} runs failed to train" for c in counts) + "."
+
+
+def _table(found: pd.DataFrame, shown: pd.DataFrame, name: str) -> Table:
+    (place,) = {*zip(found["benchmark"], found["scale"], found["held_out"], strict=True)}
+    benchmark, scale, held_out = place
+    caption = (
+        f"Runs on {text.data(benchmark)}, {scale} scale, {text.words(held_out)} held out. Failed: the prototypes' mean "
+        f"cosine is above {COLLAPSED:g} after a fifth of the training, or validation accuracy is below twice chance. "
+        "Validation: mean ± standard deviation over the runs there are, failed ones among them."
+    )
+    return Table(shown, name, caption, found["files"][found["files"] != ""], found, about=about([benchmark]))
+
+
+def _failed(own: pd.DataFrame) -> str:
+    run = own.dropna(subset="failed")
+    return f"{run['failed'].sum():.0f} of {len(run)}" if len(run) else text.NOT_RUN
+
+
+def _validation(own: pd.DataFrame) -> str:
+    accuracy = own["validation"].dropna()
+    if accuracy.empty:
+        return text.NOT_RUN
+    return text.number(accuracy.mean()) + (f" ± {text.number(accuracy.std())}" if len(accuracy) > 1 else "")
+
+
+def trials(frame: pd.DataFrame) -> pd.DataFrame:
+    """The runs of the search for rates, without any number of held-out images: those of `planned`, and `chosen`.
+
+    chosen  of each method, the trial with the highest validation accuracy, of equal ones that with the smaller lr, then
+            the smaller head_lr; none while a trial of the method is missing
+    """
+    found = planned(frame, "search").drop(columns=["start", "setting", "cosine"])
+    found = found.sort_values(["algorithm", *RATES], ignore_index=True)
+    best = found.sort_values(["validation", *RATES], ascending=[False, True, True]).drop_duplicates("algorithm")
+    complete = found.groupby("algorithm")["validation"].transform(lambda values: values.notna().all())
+    return found.assign(chosen=found.index.isin(best.index) & complete)
+
+
+def search_table(frame: pd.DataFrame) -> Table:
+    """Every trial of the search with its validation accuracy, and which one was chosen."""
+    found = trials(frame)
+    shown = pd.DataFrame(
+        {
+            "method": [text.method_name(name) for name in found["algorithm"]],
+            "lr": [f"{rate:g}" for rate in found["lr"]],
+            "times lr for new layers": [f"{rate:g}" for rate in found["head_lr"]],
+            "validation (%)": [text.number(value) or text.NOT_RUN for value in found["validation"]],
+            "chosen": ["chosen" if chosen else "" for chosen in found["chosen"]],
+        }
+    )
+    (place,) = {*zip(found["benchmark"], found["scale"], found["held_out"], found["seed"], strict=True)}
+    benchmark, scale, held_out, seed = place
+    caption = (
+        f"{text.data(benchmark)}, {scale} scale, {text.words(held_out)} held out and not looked at, seed {seed}: "
+        "accuracy on validation images of the training domains. One run of full length each."
+    )
+    files = found["files"][found["files"] != ""]
+    return Table(shown, "search", caption, files, found, labels=3, about=about([benchmark]))
+
+
+def search_in_words(frame: pd.DataFrame) -> str:
+    """How many trials each method had, and whether the defaults of the scale are the rates that were chosen."""
+    found = trials(frame)
+    counts = found.groupby("algorithm", sort=False).size()
+    numbers = [f"{text.method_name(name)} {count}" for name, count in counts.items()]
+    said = [f"Numbers of trials: {text.listed(numbers)}."]
+    for algorithm, own in found.groupby("algorithm", sort=False):
+        name, missing = text.method_name(algorithm), int(own["validation"].isna().sum())
+        if missing:
+            said.append(f"{name}: {missing} of {len(own)} trials are not run yet, so nothing is chosen.")
+            continue
+        best = own[own["chosen"]].iloc[0]
+        usual = configure(*(best[field] for field in MAIN))
+        same = (usual.lr, usual.head_lr) == (best["lr"], best["head_lr"])
+        said.append(
+            f"{name}: lr {best['lr']:g} with {best['head_lr']:g} times that for new layers is chosen, and "
+            + ("is the default of the scale." if same else f"the default of the scale is {usual.lr:g} instead.")
+        )
+    return " ".join(said)

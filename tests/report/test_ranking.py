@@ -1,0 +1,91 @@
+"""Every method's average and rank next to the paper's, from records made for the purpose; and how two orders agree."""
+
+import math
+
+import numpy as np
+import pytest
+from made import PACS, digits, run
+from scipy import stats
+
+from hypo import paper, runs
+from hypo.algorithms import ALGORITHMS
+from hypo.figures.ranking import two_orders
+from hypo.report import ranking
+from hypo.runs.statistics import rank_correlation
+
+METHODS = ("hypo", "erm", "coral", "irm", "cdann")
+
+
+@pytest.fixture(scope="module")
+def frame(tmp_path_factory):
+    """Five methods on every domain of PACS, the better in the paper the better here but for HYPO, the worst here."""
+    made = tmp_path_factory.mktemp("records")
+    for place, name in enumerate(METHODS):
+        for domain in PACS:
+            for seed in (0, 1):
+                accuracy = 0.5 if name == "hypo" else 0.8 - 0.02 * place + 0.01 * seed
+                run(made, algorithm=name, held_out=domain, seed=seed, ood=accuracy)
+    run(made, algorithm="mmd", held_out="cartoon", ood=0.9)
+    digits(made, 0.6)
+    return runs.load(made)
+
+
+def test_the_interval_is_that_of_a_published_example():
+    y = [21, 4, 9, 12, 35, 18, 10, 22, 24, 1, 6, 8, 13, 16, 19]  # of ci.spear in Bonett's R package statpsych
+    x = [67, 28, 30, 28, 52, 40, 25, 37, 44, 10, 14, 20, 28, 40, 51]
+    found = rank_correlation(x, y)
+    assert found == pytest.approx((0.8699639, 0.5840951, 0.9638297, 15), abs=1e-6)
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    rho, random = 0.5, np.random.default_rng(0)
+    truth = 6 / np.pi * np.arcsin(rho / 2)  # of a normal distribution
+    samples = random.multivariate_normal([0, 0], [[1, rho], [rho, 1]], size=(300, 20))
+    found = [rank_correlation(*sample.T) for sample in samples]
+    assert 0.9 < np.mean([each.low <= truth <= each.high for each in found]) < 0.99
+
+
+@pytest.mark.parametrize("given", [([1, 2, 3], [3, 1, 2]), ([1, 2, 3, 4], [4, 3, 2, 1]), ([1, 1, 1, 1], [1, 2, 3, 4])])
+def test_what_has_no_interval_gets_none(given):
+    found = rank_correlation(*given)
+    assert math.isnan(found.low) and math.isnan(found.high)
+    assert "[" not in ranking.correlation(found)
+
+
+def test_every_method_has_a_row_and_says_what_was_run(frame):
+    shown = ranking.table("pacs", frame).frame.set_index("method")
+    assert {*shown.index} == {paper.method_name(name) for name in {*ALGORITHMS, *paper.names("pacs")}}
+    ours, ranks = shown["ours, cpu scale"], shown["our rank, cpu scale"]
+    assert ours["ERM"] == "78.5 ± 0.7 (n=2)" and ranks["ERM"] == "1" and ranks["HYPO"] == "5"
+    assert ours["MMD"] == "1 of 4 domains" and ours["VREx"] == "not run" and ours["GVRT"] == "cannot be run"
+    assert shown.loc["EQRM", "the paper's"] == "none"
+    for name, row in paper.ranks("pacs")["average"].iterrows():
+        printed = shown.loc[paper.method_name(name)]
+        assert (printed["the paper's"], printed["its rank"]) == (f"{row['value']:.1f}", f"{row['rank']:.0f}")
+
+
+def test_the_agreement_is_spearmans(frame):
+    said = ranking.agreement("pacs", frame)
+    printed = paper.ranks("pacs")["average"]["value"]
+    rho = stats.spearmanr([printed[name] for name in METHODS], [50, 78.5, 76.5, 74.5, 72.5]).statistic
+    assert f"{rho:+.2f} [" in said.replace("−", "-")
+    assert "5 were run" in said and "28.5 here" in said and "0.7 points" in said
+
+
+def test_nothing_is_said_of_what_was_not_run(frame, tmp_path):
+    assert ranking.agreement("vlcs", frame) == "**VLCS**: nothing was run."
+    assert two_orders(ranking.standings("vlcs", frame), "vlcs") is None
+    empty = ranking.table("pacs", runs.load(tmp_path)).frame.set_index("method")["ours"]
+    assert {*empty.drop("GVRT")} == {"not run"}
+    single = ranking.agreement("pacs", frame[frame["algorithm"] == "erm"])
+    assert "one was run" in single and "no ranks" in single
+
+
+def test_the_digits_have_no_column_of_the_papers(frame):
+    shown = ranking.table("digits", frame).frame
+    assert not [name for name in shown if "paper" in name] and set(shown["method"]) >= {"HYPO", "ERM"}
+
+
+def test_a_line_joins_the_two_places_of_each_method(frame):
+    figure = two_orders(ranking.standings("pacs", frame), "pacs")
+    assert "5 methods on PACS" in figure.alt and "HYPO leads in the paper, ERM here" in figure.alt

@@ -1,0 +1,101 @@
+"""What the plan lists, next to what is recorded of it: failed runs by start, the trials of the search."""
+
+import pandas as pd
+import pytest
+from made import digits, run
+
+from hypo import runs
+from hypo.config import configure
+from hypo.report import start
+from hypo.training.evidence import groups
+
+STUDY = ("start study", "start study, more seeds")
+CONSTANT, FALLING = "constant τ", "τ falls from 1"
+
+
+def test_without_a_record_every_cell_says_so():
+    frame = runs.load("no such folder")
+    for made in (start.failures_by_start(frame, *STUDY), start.starts(frame, "hard_negatives=false", *STUDY)):
+        assert (made.frame == "not run").all(axis=None) and not [*made.records]
+    assert set(start.search_table(frame).frame["validation (%)"]) == {"not run"}
+    assert start.in_spite_of(frame, FALLING, *STUDY).endswith("none, of 0 runs.")
+    assert "not run" in start.elsewhere(frame, "pacs", "cpu")
+
+
+def test_failed_runs_are_counted_by_setting_and_start(tmp_path):
+    for seed, cosine in enumerate((0.99, 0.2, 0.95)):
+        settings = {"start_temperature": None, "hard_negatives": False}
+        digits(tmp_path, 0.5, seed=seed, cosine=cosine, settings=settings, validation_accuracy=0.5 + 0.1 * seed)
+    digits(tmp_path, 0.5, seed=0, settings={"hard_negatives": False}, validation_accuracy=0.8)
+    digits(tmp_path, 0.5, seed=0, settings={"momentum": 0.5}, validation_accuracy=0.1, separation=0.9)
+    digits(tmp_path, 0.5, seed=9, settings={"hard_negatives": False})  # a seed that is not planned
+    digits(tmp_path, 0.5, seed=0, held_out="photo", settings={"hard_negatives": False})  # nor this style
+    frame = runs.load(tmp_path)
+    found = start.failures_by_start(frame, *STUDY)
+    row = found.frame.loc["HYPO, hard_negatives=false"]
+    assert [*row] == ["2 of 3", "60.0 ± 10.0", "0 of 1", "80.0"]
+    assert found.frame.loc["HYPO, the defaults", f"{CONSTANT}: failed"] == "not run"
+    assert len([*found.records]) == 5
+    other = start.starts(frame, "hard_negatives=false", *STUDY).frame
+    assert other.loc[CONSTANT, "failed"] == "2 of 3" and other.loc[FALLING, "failed"] == "0 of 1"
+    said = start.in_spite_of(frame, FALLING, *STUDY)
+    assert "momentum=0.5 (1 of 1; mean cosine of prototypes 0.10: no heap)" in said and "hard_negatives" not in said
+    assert start.elsewhere(frame, "digits", "demo").count("of 3 runs failed") == 1
+
+
+def test_five_seeds_of_both_starts_are_planned_for_each_ablation_of_the_paper():
+    found = start.planned(runs.load("no such folder"), *STUDY)
+    assert {*found["start"]} == {CONSTANT, FALLING}
+    assert (found.groupby(["setting", "start"])["seed"].nunique() >= 5).all()
+    wanted = ["separation=false", "hard_negatives=false", "prototypes=learnable", "weight=2.0", "weight=4.0"]
+    wanted += [f"momentum={value}" for value in (0.5, 0.8, 0.9, 0.99)]
+    wanted += [f"temperature={value}" for value in (0.05, 0.3, 0.5, 0.9)]
+    assert {"", *wanted} <= {*found["setting"]}
+
+
+RATES = sorted({(settings["lr"], settings["head_lr"]) for settings in groups()["search"]})
+
+
+def searched(folder, **accuracies: dict[tuple[float, float], float]) -> pd.DataFrame:
+    """Records of the search with these validation accuracies by method and pair of rates."""
+    for algorithm, found in accuracies.items():
+        for (lr, head_lr), accuracy in found.items():
+            settings = {"lr": lr, "head_lr": head_lr}
+            run(folder, "pacs", algorithm, "cartoon", settings=settings, validation_accuracy=accuracy, ood=0.123)
+    return runs.load(folder)
+
+
+def test_the_trial_with_the_highest_validation_accuracy_is_chosen(tmp_path):
+    """Of equals the smaller rate, then the smaller factor; nothing while a trial is missing."""
+    last = dict.fromkeys(RATES, 0.7) | {RATES[-1]: 0.9}
+    frame = searched(tmp_path, hypo=last, erm=dict.fromkeys(RATES, 0.9), pcl=dict.fromkeys(RATES[1:], 0.9))
+    trials = start.trials(frame)
+    chosen = trials[trials["chosen"]].set_index("algorithm")
+    assert [*chosen.index] == ["erm", "hypo"]
+    assert tuple(chosen.loc["hypo", ["lr", "head_lr"]]) == RATES[-1]
+    assert tuple(chosen.loc["erm", ["lr", "head_lr"]]) == RATES[0]
+    said = start.search_in_words(frame)
+    assert f"PCL: 1 of {len(RATES)} trials are not run yet" in said and f"HYPO: lr {RATES[-1][0]:g}" in said
+
+
+def test_the_search_shows_nothing_of_held_out_images(tmp_path):
+    shown = start.search_table(searched(tmp_path, hypo={RATES[0]: 0.7}))
+    text = shown.frame.to_csv() + shown.numbers.to_csv()
+    assert "70.0" in text and "12.3" not in text and "0.123" not in text
+
+
+def test_every_method_of_the_search_has_the_same_trials():
+    found = start.trials(runs.load("no such folder"))
+    pairs = {name: {*zip(own["lr"], own["head_lr"], strict=True)} for name, own in found.groupby("algorithm")}
+    assert set(pairs) == {"hypo", "erm", "pcl"} and len({frozenset(own) for own in pairs.values()}) == 1
+
+
+@pytest.mark.parametrize("algorithm", ["hypo", "erm", "pcl"])
+def test_the_defaults_of_cpu_scale_are_the_winners_of_the_recorded_search(algorithm):
+    trials = start.trials(runs.load())
+    own = trials[trials["algorithm"] == algorithm]
+    if own["validation"].isna().any():
+        pytest.skip(f"{own['validation'].isna().sum()} of {len(own)} trials of {algorithm} are not recorded yet")
+    (best,) = own[own["chosen"]].itertuples()
+    usual = configure("pacs", algorithm, "sketch", "cpu", 3)
+    assert (usual.lr, usual.head_lr) == (best.lr, best.head_lr)
