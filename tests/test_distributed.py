@@ -12,9 +12,11 @@ from conftest import labels
 from torch.nn.parallel import DistributedDataParallel
 
 from hypo import HypoLoss
+from hypo.distributed import rows_of_all
 
 STEPS, TOTAL, CLASSES, DIM = 3, 24, 5, 8
-CASES = [("ema", [12, 12]), ("ema", [17, 7]), ("learnable", [12, 12])]
+UNEVEN = [17, 7]
+CASES = [("ema", [12, 12]), ("ema", UNEVEN), ("learnable", [12, 12])]
 
 
 def network() -> torch.nn.Module:
@@ -45,12 +47,23 @@ def train(model: torch.nn.Module, kind: str, part: slice) -> dict[str, torch.Ten
     return {"losses": torch.stack(losses), "gradients": torch.stack(gradients), "prototypes": prototypes}
 
 
+def partners(rows: torch.Tensor, order: torch.Tensor, mine: slice) -> torch.Tensor:
+    """A loss for which this rank looks at rows of its own choice, of all that there are."""
+    return (torch.arange(len(rows))[mine, None] * rows[order[mine]].square() * rows[mine]).sum()
+
+
 def worker(rank: int, port: int, folder: str) -> None:
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     for kind, cut in CASES:
         start = sum(cut[:rank])
         result = train(DistributedDataParallel(network()), kind, slice(start, start + cut[rank]))
         torch.save(result, Path(folder) / f"{kind}-{cut[0]}-{rank}.pt")
+    x, _, _ = batch(0)
+    own = x[: UNEVEN[0]] if rank == 0 else x[UNEVEN[0] :]
+    own = own.clone().requires_grad_()
+    rows, mine = rows_of_all(own)
+    partners(rows, torch.randperm(TOTAL, generator=torch.Generator().manual_seed(3)), mine).backward()
+    torch.save((rows.detach(), own.grad), Path(folder) / f"rows-{rank}.pt")
     dist.destroy_process_group()
 
 
@@ -73,3 +86,13 @@ def test_two_processes_equal_one(folder, kind, cut):
     for rank in ranks:
         for name, expected in alone.items():
             torch.testing.assert_close(rank[name], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_gradients_of_all_ranks_come_back_to_the_rows_that_they_looked_at(folder):
+    x = batch(0)[0].requires_grad_()
+    rows, mine = rows_of_all(x)
+    assert rows is x and mine == slice(0, TOTAL)
+    partners(rows, torch.randperm(TOTAL, generator=torch.Generator().manual_seed(3)), mine).backward()
+    found = [torch.load(folder / f"rows-{rank}.pt", weights_only=True) for rank in range(2)]
+    assert all(torch.equal(rows, x) for rows, _ in found)
+    torch.testing.assert_close(torch.cat([gradient for _, gradient in found]), x.grad)

@@ -117,7 +117,8 @@ def jobs(state: str) -> list[str]:
 @pytest.mark.usefixtures("slurm")
 def test_a_sweep_on_slurm_survives_a_killed_job_and_a_killed_workflow(place):  # noqa: F811
     """A job is killed while it trains, later the workflow, whose other jobs go on; a second workflow completes all."""
-    (place / "plan.yml").write_text(yaml.safe_dump([PLAN[0] | {"runs": PLAN[0]["runs"] | {"held_out": "photo"}}]))
+    runs = PLAN[0]["runs"] | {"held_out": ["photo", "sketch"]}
+    (place / "plan.yml").write_text(yaml.safe_dump([PLAN[0] | {"runs": runs}]))
     words = ["--profile", str(TOP / "workflow" / "profiles" / "slurm"), "--set-resources", "run:mem_mb=0"]
     words += ["run:cpus_per_task=1", "--latency-wait", "20"]
     first = start(place, *words)

@@ -24,7 +24,7 @@ PLAN = [
     {
         "what": "Table 98",
         "why": "a test",
-        "runs": {"benchmark": "digits", "scale": "demo", "held_out": ["photo", "sketch"], "algorithm": ["erm", "hypo"]}
+        "runs": {"benchmark": "digits", "scale": "demo", "held_out": ["photo", "sketch", "cartoon"], "algorithm": "erm"}
         | SMALL,
     },
     {"what": "Table 99", "why": "the same again", "of": ["Table 98"]},
@@ -100,7 +100,7 @@ STARTED: list[subprocess.Popen] = []
 def start(place: Path, *words: str) -> subprocess.Popen:
     """The workflow on two cores, in a process group of its own."""
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(TOP / "workflow" / "Snakefile"), *words]
-    command += ["--cores", "2", "--config", f"plan={place / 'plan.yml'}"]
+    command += ["--cores", "2", "--config", f"plan={place / 'plan.yml'}", "gpus=2"]
     with (place / "log").open("a") as log:
         STARTED.append(subprocess.Popen(command, cwd=place, stdout=log, stderr=log, start_new_session=True))
     return STARTED[-1]
@@ -135,6 +135,7 @@ def test_a_workflow_killed_twice_is_completed_and_nothing_is_run_twice(place):
     assert start(place).wait() == 0, (place / "log").read_text()
     assert_each_run_was_recorded_once(place)
     assert {path: path.stat().st_mtime_ns for path in made} == made
+    assert {path.name for path in (place / "runs" / "workflow").glob("gpu-*.lock")} == {"gpu-0.lock", "gpu-1.lock"}
     before = (place / "log").stat().st_size
     assert start(place, "table99").wait() == 0
     assert "Nothing to be done" in (place / "log").read_text()[before:]

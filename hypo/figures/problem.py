@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hypo.figures import COLOURS, THEMES, Themed
+from hypo.report.table import DIGITS
 
 ANGLES = np.deg2rad([90, 210, 330])
 """Where three classes lie."""
@@ -38,7 +39,7 @@ def problem(images: np.ndarray, domains: Sequence[str], held_out: str) -> Themed
         "samples of other classes; HYPO draws all samples of a class to one prototype and the prototypes apart; SWAD "
         "averages the weights along the valley of the validation loss."
     )
-    return Themed(draw, alt, (5.2, 6.2))
+    return Themed(draw, alt, (5.2, 6.2), also=(DIGITS,))
 
 
 def _samples(spread: float) -> np.ndarray:

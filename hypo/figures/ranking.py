@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from hypo.figures import COLOURS, THEMES, Themed
 from hypo.paper import method_name
+from hypo.report.table import PAPER
 from hypo.report.text import data as name_of
 
 
@@ -41,4 +42,5 @@ def two_orders(standings: pd.DataFrame, benchmark: str, marked: str = "hypo") ->
     best = [method_name(both["algorithm"].iloc[np.argmin(side)]) for side in places.T]
     alt = f"{len(both)} methods on {name_of(benchmark)} by average: {best[0]} leads in the paper, {best[1]} here."
     drawn = both.drop(columns="files")
-    return Themed(draw, alt, (5.2, 0.6 + 0.27 * len(both)), name="two-orders", numbers=drawn, records=both["files"])
+    size = (5.2, 0.6 + 0.27 * len(both))
+    return Themed(draw, alt, size, name="two-orders", numbers=drawn, records=both["files"], also=(PAPER,))

@@ -183,10 +183,8 @@ def table(
             "runs": numbers["runs"].map("{:,.0f}".format),
             "to make": numbers["to_make"].map("{:,.0f}".format),
             "EFLOP": numbers["operations"].map(lambda n: f"{n / 1e18:,.1f}"),
-            "hours": numbers["hours"].map(lambda h: "not known" if pd.isna(h) else f"{h:,.1f}"),
-            f"days, {jobs} at a time": numbers["elapsed"].map(
-                lambda h: "not known" if pd.isna(h) else f"{h / 24:,.1f}"
-            ),
+            "hours": numbers["hours"].map(_hours),
+            f"hours, {jobs} at a time": numbers["elapsed"].map(_hours),
             "memory, GB": numbers["memory"].map(lambda n: f"{n / 1e9:.1f}"),
             "records, GB": numbers["records"].map(lambda n: f"{n / 1e9:.2f}"),
             "images, GB": numbers["cache"].map(lambda n: f"{n / 1e9:.1f}"),

@@ -10,7 +10,7 @@ from hypo import paper, runs
 from hypo.algorithms import ALGORITHMS
 from hypo.report import text
 from hypo.report.benchmarks import columns_of, numbers
-from hypo.report.table import Table
+from hypo.report.table import PAPER, Table
 from hypo.runs.statistics import Correlation, rank_correlation
 
 
@@ -62,7 +62,8 @@ def table(benchmark: str, frame: pd.DataFrame | None = None) -> Table:
         f"{' in the order of the printed average' if printed else ''}. Ours: mean ± standard deviation over n seeds, "
         "selected on training-domain validation; ranks are among what was run."
     )
-    return Table(shown, f"standings-{benchmark}", caption, found["files"].dropna(), found)
+    also = (PAPER,) if printed else ()
+    return Table(shown, f"standings-{benchmark}", caption, found["files"].dropna(), found, also=also)
 
 
 def agreement(benchmark: str, frame: pd.DataFrame | None = None) -> str:

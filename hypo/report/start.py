@@ -66,17 +66,18 @@ def _start(fields: dict[str, Any], different: dict[str, Any]) -> str:
 
 
 def failures_by_start(frame: pd.DataFrame, *headings: str) -> Table:
-    """How many runs failed to train, and their validation accuracy: one row per setting, two columns per start."""
+    """How many runs failed to train, and their validation accuracy: one row per setting, of HYPO where no other method
+    is named, and two columns per start."""
     found = planned(frame, *headings)
     shown = {}
     for (algorithm, setting), group in found.groupby(["algorithm", "setting"], sort=False):
-        name = f"{text.method_name(algorithm)}, {setting or 'the defaults'}"
+        name = ("" if algorithm == "hypo" else f"{text.method_name(algorithm)}, ") + (setting or "the defaults")
         shown[name] = {}
         for start in dict.fromkeys(found["start"]):
             own = group[group["start"] == start]
             shown[name] |= {f"{start}: failed": _failed(own), f"{start}: validation (%)": _validation(own)}
     name = f"failed-{headings[0].replace(', ', '-').replace(' ', '-')}"
-    return _table(found, pd.DataFrame(shown).T.rename_axis("setting"), name)
+    return _table(found, pd.DataFrame(shown).T.rename_axis("setting of HYPO"), name)
 
 
 def starts(frame: pd.DataFrame, setting: str, *headings: str) -> Table:

@@ -93,6 +93,8 @@ def run(
             with _safe_in(folder):
                 path = records.write(record, embeddings, force=force)
             say(f"recorded as {path.name}")
+            for left in path.parent.glob(f".{path.stem}.*.tmp"):  # by a process that was killed in writing it
+                left.unlink()
             checkpoint.clear(folder)
             with contextlib.suppress(OSError):  # of a file that is not ours
                 folder.rmdir()

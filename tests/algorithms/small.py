@@ -31,7 +31,7 @@ def trainer(algorithm: str, **fields) -> Trainer:
 
 def learns(algorithm: str, **fields) -> Trainer:
     """Train to the end; check that new images of the training domains are classified better than by chance."""
-    run = trainer(algorithm, **{"batch_size": 18, "epochs": 10} | fields)
+    run = trainer(algorithm, **{"batch_size": 18, "epochs": 8} | fields)
     for _ in range(run.total_steps):
         run.step()
     seen = run.evaluator.during(run.algorithm, tests=True)

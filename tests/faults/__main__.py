@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,7 @@ def main() -> int:
         rounds = 1 if options.short else 10**6
         tried = sum(each["tried"] for each in log["faults"].values())
         for turn in range(rounds):
-            _round(Path(place), random.Random(f"{tried} {turn}"), log, options.short, until)
-            passed()
-            keep(log, not options.short)
+            _round(Path(place), random.Random(f"{tried} {turn}"), log, options.short, until, passed)
             if time.monotonic() > started + 40 * options.minutes:  # a third of the time is for the fuzzing
                 break
         _fuzz(Path(place), log, 30 if options.short else options.examples, until)
@@ -77,7 +76,9 @@ def main() -> int:
     return int(bool(log["failures"]))
 
 
-def _round(place: Path, chance: random.Random, log: dict[str, Any], short: bool, until: float) -> None:
+def _round(
+    place: Path, chance: random.Random, log: dict[str, Any], short: bool, until: float, passed: Callable[[], float]
+) -> None:
     from trials import TRIALS, expected
 
     expected(place / "undisturbed")
@@ -94,6 +95,7 @@ def _round(place: Path, chance: random.Random, log: dict[str, Any], short: bool,
         each["tried"] += times
         if times or not each["tried"]:
             each["outcomes"][told] = each["outcomes"].get(told, 0) + max(times, 1)
+        passed()
         keep(log, not short)
 
 

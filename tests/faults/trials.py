@@ -56,7 +56,7 @@ def _agrees(folder: Path) -> None:
     process.join()
     assert process.exitcode == 0, (folder / "log").read_text()[-2000:]
     assert same(outcome(folder), expected(folder.parent / "undisturbed")), "another record than the undisturbed run's"
-    assert not [*folder.glob("records/.*")] or not [*folder.glob("records/*.tmp")]
+    assert not [*folder.glob("records/.*.tmp")], "a half-written file was left"
 
 
 def _last_words(folder: Path, *expected_words: str) -> None:

@@ -32,9 +32,9 @@ def test_failed_runs_are_counted_by_setting_and_start(tmp_path):
     digits(tmp_path, 0.5, seed=0, held_out="photo", settings={"hard_negatives": False})  # nor this style
     frame = runs.load(tmp_path)
     found = start.failures_by_start(frame, *STUDY)
-    row = found.frame.loc["HYPO, hard_negatives=false"]
+    row = found.frame.loc["hard_negatives=false"]
     assert [*row] == ["2 of 3", "60.0 ± 10.0", "0 of 1", "80.0"]
-    assert found.frame.loc["HYPO, the defaults", f"{CONSTANT}: failed"] == "not run"
+    assert found.frame.loc["the defaults", f"{CONSTANT}: failed"] == "not run"
     assert len([*found.records]) == 5
     other = start.starts(frame, "hard_negatives=false", *STUDY).frame
     assert other.loc[CONSTANT, "failed"] == "2 of 3" and other.loc[FALLING, "failed"] == "0 of 1"
