@@ -65,8 +65,6 @@ class Config:
     """The method's own hyperparameters, a dataclass of its file; its defaults when None."""
 
     def __post_init__(self) -> None:
-        import torchvision
-
         from hypo.data.augment import RECIPES
         from hypo.data.splits import PROTOCOLS
 
@@ -74,7 +72,10 @@ class Config:
         if self.method is None:
             object.__setattr__(self, "method", method(self.algorithm).Hyperparameters())
         one_of("precision", self.precision, ("auto", "float32", "bfloat16", "float64"))
-        one_of("backbone", self.backbone, torchvision.models.list_models(module=torchvision.models))
+        if self.backbone not in BACKBONES:
+            import torchvision  # here, since it takes longer to import than all else
+
+            one_of("backbone", self.backbone, torchvision.models.list_models(module=torchvision.models))
         one_of("stem", self.stem, ("imagenet", "cifar"))
         one_of("protocol", self.protocol, PROTOCOLS)
         one_of("augmentation", self.augmentation, RECIPES)
@@ -151,6 +152,9 @@ PAPER_BY_BENCHMARK = {
     },
     "imagenet100": {"backbone": "resnet34", "dim": 128, "epochs": 10},
 }
+
+BACKBONES = {given["backbone"] for given in (DEMO, CPU, CPU_CIFAR, PAPER, *PAPER_BY_BENCHMARK.values())}
+"""The scales' own, which are known to exist."""
 
 
 def scale_defaults(scale: str, benchmark: str) -> dict[str, Any]:

@@ -17,6 +17,13 @@ settings.load_profile("any machine")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Side by side, tests of a file share its fixtures in one process; pages, which take longest, share none."""
+    for item in items:
+        if item.path.name != "test_pages.py":
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
+
+
 @pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest) -> str:
     return request.param

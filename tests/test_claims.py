@@ -516,12 +516,12 @@ def test_every_table_and_figure_of_the_paper_is_listed_with_its_state(tmp_path):
 
 
 def test_the_page_of_claims_has_each_once_with_its_rule_records_and_commands(tmp_path):
-    pairs(tmp_path, (2.0, 2.1))
+    pairs(tmp_path, (2.0, 2.2))
     html = listing(runs.load(tmp_path)).text
     for given in load():
         assert html.count(f'<details id="{given["id"]}"') == 1
     (own,) = re.findall(r'<details id="pacs-erm".*?</details>', html, re.DOTALL)
-    assert 'data-outcome="supported"' in own and "+2.0 points" in own and "hypo sweep --benchmark pacs" in own
+    assert 'data-outcome="supported"' in own and "+2.1 points" in own and "hypo sweep --benchmark pacs" in own
     assert "pacs-cartoon-hypo-cpu-s0" in own and "<dt>Rule</dt>" in own
     assert not re.search(r"(src|href)=\"https?:", html)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from hypo.algorithms.base import Algorithm, Batch, setting
 from hypo.distributed import rows_of_all, whole_batch
-from hypo.model import HypoNet
+
+if TYPE_CHECKING:
+    from hypo.model import HypoNet
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from torch.optim import SGD, Optimizer
 from torch.utils.checkpoint import checkpoint
 
 from hypo.distributed import average_gradients, whole_batch
-from hypo.model import HypoNet
 from hypo.sphere import to_sphere
 
 if TYPE_CHECKING:
     from hypo.config import Config
+    from hypo.model import HypoNet
     from hypo.training.evaluate import Evaluator
 
 
@@ -76,6 +76,8 @@ class Algorithm(nn.Module):
                 f"{config.algorithm} compares training domains and needs at least two, not {num_domains}: "
                 "bring more domains, or choose a method that pools them"
             )
+        from hypo.model import HypoNet  # here, since torchvision takes longer to import than all else
+
         net = HypoNet(config.backbone, config.dim, config.weights, config.stem, config.width)
         self.feature_dim = net.feature_dim
         self.build(net)

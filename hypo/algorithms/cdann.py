@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from hypo.algorithms.base import Algorithm
 from hypo.algorithms.dann import DANN, mlp
-from hypo.model import HypoNet
+
+if TYPE_CHECKING:
+    from hypo.model import HypoNet
 
 
 class CDANN(Algorithm):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hypo.algorithms.base import Algorithm, setting
-from hypo.model import HypoNet
 from hypo.suggest import one_of
+
+if TYPE_CHECKING:
+    from hypo.model import HypoNet
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from hypo.algorithms.base import Algorithm, Batch, setting
 from hypo.distributed import whole_batch
 from hypo.loss import HypoLoss, falling_temperature
-from hypo.model import HypoNet
 from hypo.sphere import class_sums, to_sphere
 from hypo.suggest import one_of
 
 if TYPE_CHECKING:
+    from hypo.model import HypoNet
     from hypo.training.evaluate import Evaluator
 
 

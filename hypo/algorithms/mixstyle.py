@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +12,9 @@ from torch.distributions import Beta
 
 from hypo.algorithms.base import Algorithm, setting
 from hypo.distributed import rows_of_all
-from hypo.model import HypoNet
+
+if TYPE_CHECKING:
+    from hypo.model import HypoNet
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from hypo.algorithms.base import Algorithm, Batch, setting
 from hypo.distributed import whole_batch
 from hypo.loss import falling_temperature
-from hypo.model import HypoNet
 from hypo.sphere import to_sphere
+
+if TYPE_CHECKING:
+    from hypo.model import HypoNet
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,9 @@ from torch.func import functional_call
 from hypo.algorithms.base import Algorithm, setting
 from hypo.algorithms.mixstyle import restyled, stages, style
 from hypo.distributed import rows_of_all
-from hypo.model import HypoNet
+
+if TYPE_CHECKING:
+    from hypo.model import HypoNet
 
 
 @dataclass(frozen=True)

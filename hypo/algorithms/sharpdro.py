@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,7 +12,9 @@ from torch.nn.utils import get_total_norm
 from hypo.algorithms.base import Algorithm, Batch, setting
 from hypo.algorithms.groupdro import batch_risks, equal_weights, exponentiated_gradient
 from hypo.algorithms.mldg import moved
-from hypo.model import HypoNet
+
+if TYPE_CHECKING:
+    from hypo.model import HypoNet
 
 
 @dataclass(frozen=True)

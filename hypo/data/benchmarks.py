@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import os
 import re
@@ -265,6 +266,17 @@ def absent(name: str, root: str | os.PathLike[str] | None = None) -> str:
     return f"{name} is not under {root}: run `hypo data {name}`, or make {root / spec.layout} by hand from {pages}"
 
 
+@functools.cache
+def _digits() -> ImageSet:
+    """Drawn once in a process, which takes four seconds, and kept as it is: its arrays cannot be written to."""
+    from hypo.data.embedded import digits
+
+    images = digits()
+    for array in (images.images, images.labels, images.domains, images.groups, images.test_only):
+        array.flags.writeable = False
+    return images
+
+
 def load(
     benchmark: str | os.PathLike[str], *, size: int | None = None, root: str | os.PathLike[str] | None = None
 ) -> ImageSet:
@@ -282,9 +294,7 @@ def load(
     if name in ("digits", "cifar10") and size not in (None, 32):
         raise ValueError(f"{name} is 32 pixels wide, not {size}: leave size out")
     if name == "digits":
-        from hypo.data.embedded import digits
-
-        return digits()
+        return _digits()
     if name not in REGISTRY:
         images = _decode(own_folder(name), size, root)
         return dataclasses.replace(images, name=own_name(images.name))

@@ -26,7 +26,6 @@ from numbers import Integral
 
 import numpy as np
 import torch
-import torchvision.io  # noqa: F401  (registers torch.ops.image)
 from PIL import Image
 from scipy import ndimage, special
 
@@ -319,6 +318,8 @@ def _contrast(x: np.ndarray, _: Draw, scale: float) -> np.ndarray:
 
 def _jpeg_compression(x: np.ndarray, _: Draw, quality: int) -> np.ndarray:
     """The operators behind torchvision.io's encode_jpeg and decode_jpeg, whose wrappers warn and double the time."""
+    import torchvision.io  # noqa: F401 - registers torch.ops.image; here, since it takes longer to import than all else
+
     codec, images = torch.ops.image, torch.from_numpy(_to_uint8(x))
     decoded = [codec.decode_jpeg(codec.encode_jpeg(image, quality), 0, False) for image in images]
     return _to_unit(torch.stack(decoded).numpy())

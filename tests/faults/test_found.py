@@ -192,8 +192,9 @@ def test_domains_may_be_called_like_the_columns_of_a_table(tmp_path):
         other = a_record("mine", "erm", domain, ood=0.25, domains=odd)
         records.write(other, None, tmp_path / "records")
     table = named("mine")
-    assert [*table.frame][2:] == [*(f"{name} (domain)" for name in odd[:5]), "a_b", "a b", "average"]
-    assert table.frame.iloc[0, -1] == "50.0" or table.frame.iloc[-1, -1] == "50.0"
+    columns = [*table.frame]
+    assert columns[-7:] == [*(f"{name} (domain)" for name in odd[:5]), "a_b", "a b"]
+    assert "average" in columns[:-7] and "50.0" in [*table.frame["average"]]
     assert "average (domain)" in render(table) and "average (domain)" in show(table).text
 
 
