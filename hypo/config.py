@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import math
 import numbers
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -182,6 +183,9 @@ def configure(
     """The configuration of a run: the scale's defaults, then the method's, then `overrides`, which go by name."""
     known, kind = settings(algorithm), method(algorithm)
     one_of("scale", scale, SCALES)
+    benchmark = typed(GENERAL["benchmark"], os.fspath(benchmark) if isinstance(benchmark, os.PathLike) else benchmark)
+    if not isinstance(held_out, str | None):
+        raise ValueError(f"held_out must be text or none, not {held_out!r}")
     for name in overrides:
         one_of(f"setting of {algorithm}", name, [name for name in known if name not in MAIN])
     defaults = scale_defaults(scale, benchmark) | kind.defaults(scale, benchmark, held_out)

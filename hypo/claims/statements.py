@@ -45,7 +45,10 @@ def load(path: str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"the id {min(twice)} is given to two claims: rename one")
     for claim in claims:
-        for part in claim["rule"].get("claims", ()):
+        parts = claim["rule"].get("claims", [])
+        if not isinstance(parts, list):
+            raise ValueError(f"claims in the rule of claim {claim['id']} must be a list of ids, not {parts!r}")
+        for part in parts:
             one_of(f"claim in {claim['id']}", part, names)
     return claims
 

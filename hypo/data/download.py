@@ -169,6 +169,8 @@ _PLAIN = (0, stat.S_IFREG, stat.S_IFDIR)  # 0: an archive that records no kinds
 
 def _refuse_escape(archive: Path, name: str, plain: bool) -> None:
     path = PurePosixPath(name.replace("\\", "/"))
+    if not name:
+        raise DownloadError(f"{archive} holds a file without a name; nothing was unpacked: get it anew")
     if path.is_absolute() or ".." in path.parts:
         raise DownloadError(
             f"{archive} holds {name!r}, which leads out of its folder; nothing was unpacked: get it anew"

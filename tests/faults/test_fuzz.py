@@ -56,7 +56,10 @@ def fuzzed(what: str, **arguments: Any) -> Callable:
 
         def test(examples: int) -> Callable[[], None]:
             quiet = {"database": None, "phases": PHASES, "suppress_health_check": list(HealthCheck)}
-            return settings(max_examples=examples, **quiet)(given(**arguments)(counted))
+            same = (
+                examples == EXAMPLES
+            )  # the short form tries the same examples everywhere, the long one others each time
+            return settings(max_examples=examples, derandomize=same, **quiet)(given(**arguments)(counted))
 
         TARGETS[what] = test
         return test(EXAMPLES)
