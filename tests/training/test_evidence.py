@@ -19,16 +19,19 @@ TOP = Path(__file__).resolve().parents[2]
 PLAN = """
 - what: first
   why: a test
-  runs: {benchmark: digits, scale: demo, held_out: [photo, sketch], algorithm: erm, seed: [0, 1], epochs: 1, dim: 8}
+  runs: {benchmark: digits, scale: demo, held_out: [photo, sketch], algorithm: erm, seed: [0, 1],
+         epochs: 1, dim: 8, width: 0.05, batch_size: 512}
 - what: second
   why: another
-  runs: {benchmark: digits, scale: demo, held_out: photo, algorithm: hypo, epochs: 1, dim: 8}
+  runs: {benchmark: digits, scale: demo, held_out: photo, algorithm: hypo,
+         epochs: 1, dim: 8, width: 0.05, batch_size: 512}
   also:
     - {temperature: [0.1, 0.5]}
     - {separation: false}
 - what: again
   why: what the first has already
-  runs: {benchmark: digits, scale: demo, held_out: photo, algorithm: erm, epochs: 1, dim: 8}
+  runs: {benchmark: digits, scale: demo, held_out: photo, algorithm: erm,
+         epochs: 1, dim: 8, width: 0.05, batch_size: 512}
 """
 
 
