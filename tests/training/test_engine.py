@@ -314,7 +314,7 @@ class Mlp(nn.Module):
 @pytest.mark.parametrize("prototypes", ["ema", "learnable"])
 @pytest.mark.parametrize("parts", [4, 5])
 def test_accumulation_changes_nothing_without_batch_norm(monkeypatch, prototypes, parts):
-    monkeypatch.setattr("hypo.algorithms.base.HypoNet", Mlp)
+    monkeypatch.setattr("hypo.model.HypoNet", Mlp)
     whole, accumulated = (
         trainer(accumulate=n, prototypes=prototypes, precision="float64", views=2) for n in (1, parts)
     )
@@ -346,7 +346,7 @@ def test_accumulation_with_batch_norm_has_the_loss_of_the_whole_batch():
 
 
 def test_accumulation_drops_out_the_same_units_in_both_passes(monkeypatch):
-    monkeypatch.setattr("hypo.algorithms.base.HypoNet", lambda *args: Mlp(*args, dropout=0.5))
+    monkeypatch.setattr("hypo.model.HypoNet", lambda *args: Mlp(*args, dropout=0.5))
     made, outputs = trainer(accumulate=4), []
     made.algorithm.network.body.register_forward_hook(lambda _module, _inputs, output: outputs.append(output.detach()))
     made.step()
@@ -357,7 +357,7 @@ def test_accumulation_drops_out_the_same_units_in_both_passes(monkeypatch):
 
 def test_compile_compiles_the_network(monkeypatch):
     """With a backend that needs no C++ compiler, and no time."""
-    monkeypatch.setattr("hypo.algorithms.base.HypoNet", Mlp)
+    monkeypatch.setattr("hypo.model.HypoNet", Mlp)
     compiled = []
 
     def backend(graph: torch.fx.GraphModule, _inputs: list[torch.Tensor]) -> torch.fx.GraphModule:
