@@ -56,9 +56,7 @@ def fuzzed(what: str, **arguments: Any) -> Callable:
 
         def test(examples: int) -> Callable[[], None]:
             quiet = {"database": None, "phases": PHASES, "suppress_health_check": list(HealthCheck)}
-            same = (
-                examples == EXAMPLES
-            )  # the short form tries the same examples everywhere, the long one others each time
+            same = examples <= EXAMPLES  # short forms try the same examples everywhere
             return settings(max_examples=examples, derandomize=same, **quiet)(given(**arguments)(counted))
 
         TARGETS[what] = test
