@@ -17,6 +17,7 @@ settings.load_profile("any machine")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Side by side, tests of a file share its fixtures in one process; pages, which take longest, share none."""
     for item in items:

@@ -50,7 +50,7 @@ def _compare(rule: dict[str, Any], frame: pd.DataFrame) -> Evidence:
 
 def _lead(frame: pd.DataFrame, measure: str, of: Setting, than: Setting, above: bool) -> Finding | None:
     """How far `of` is ahead of `than`, over the pairs of runs that both have; None without a pair."""
-    pairs = runs.leads(frame, of, than, measure)
+    pairs = frame if frame.empty else runs.leads(frame, of, than, measure)
     if pairs.empty:
         return None
     lead = runs.estimate(pairs["value"], pairs["held_out"])

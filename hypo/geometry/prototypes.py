@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas as pd
 import torch
@@ -35,23 +37,19 @@ def spread_prototypes(
     """
     random = torch.randn(num_classes, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     mu = to_sphere(random).requires_grad_()
-    optimiser = torch.optim.SGD([mu], lr=0.3 * num_classes * temperature**2, momentum=0.8)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps + 1)
+    rate, velocity = 0.3 * num_classes * temperature**2, torch.zeros_like(mu)
     apart = ~torch.eye(num_classes, dtype=torch.bool)
     rows = []
-    for _ in range(steps + 1):
+    for step in range(steps + 1):
         loss = sphere.separation_loss(mu, temperature)
         reached = mu.detach().clone()
         cosines = (reached @ reached.T)[apart]
         rows.append(
             [loss.item(), etf_gap(reached).item(), *(f(cosines).item() for f in (torch.min, torch.mean, torch.max))]
         )
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        schedule.step()
-        with torch.no_grad():
-            mu.copy_(to_sphere(mu))
+        velocity = 0.8 * velocity + torch.autograd.grad(loss, mu)[0]
+        falling = rate * (1 + math.cos(math.pi * step / (steps + 1))) / 2
+        mu = to_sphere(reached - falling * velocity).requires_grad_()
     columns = ["separation", "etf_gap", "smallest", "mean", "largest"]
     return reached.numpy(), pd.DataFrame(rows, columns=columns).rename_axis("step")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -85,8 +86,8 @@ def against_erm(benchmark: str, frame: pd.DataFrame | None = None) -> str:
     name, said = text.data(benchmark), []
     for scale in reversed(SCALES):
         for finding in claims.judge({"rule": AHEAD_OF_ERM}, here[here["scale"] == scale]).findings:
-            verb = {"supported": "is ahead of ERM", "contradicted": "is behind ERM"}
-            told = verb.get(finding.outcome, "cannot be told from ERM")
+            undecided = "has no verdict against ERM" if math.isnan(finding.estimate.low) else "cannot be told from ERM"
+            told = {"supported": "is ahead of ERM", "contradicted": "is behind ERM"}.get(finding.outcome, undecided)
             said.append(f"**On {name} at {scale} scale HYPO {told}: {measured(finding)}.**")
     printed = paper.of_benchmark(benchmark).query("column == 'average'").set_index("algorithm")["value"]
     if not said:

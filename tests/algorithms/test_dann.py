@@ -64,9 +64,9 @@ def test_the_discriminator_has_an_optimiser_of_its_own_that_steps():
 
 
 def test_it_learns_and_the_encoder_hides_the_domain():
-    """Left alone by the encoder, the discriminator's loss falls well below that of a guess. Seen on four seeds: at most
-    0.72 of it, and at least 0.94 with the reversed gradient."""
+    """Left alone by the encoder, the discriminator's loss falls well below that of a guess. Seen on six seeds: at most
+    0.56 of it, and at least 0.89 with the reversed gradient."""
     idle, hidden = (
-        learns("dann", penalty=penalty, batch_size=54, epochs=12).step()["adversary"] for penalty in (0.0, 1.0)
+        learns("dann", penalty=penalty, batch_size=54, epochs=24).step()["adversary"] for penalty in (0.0, 1.0)
     )
-    assert idle < 0.85 * math.log(3) < hidden
+    assert idle < 0.72 * math.log(3) < hidden
