@@ -6,7 +6,7 @@ SHELL := /bin/sh
 BIN := .venv/bin
 KEY := $(shell cat pyproject.toml constraints.txt | cksum) $(CURDIR)
 # One process for each core, up to eight, with one thread each; tests of a file share its fixtures in one process.
-PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadgroup
+PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8
 
 help:
 	@echo "make book   build the book into _build/html"

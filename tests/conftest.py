@@ -9,20 +9,26 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Side by side, tests of a file share its fixtures in one process; pages, which take longest, share none."""
-    for item in items:
-        if item.path.name != "test_pages.py":
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
+class ByFile(LoadScopeScheduling):
+    """Tests of a file share its fixtures in one process; pages, which take longest and share none, go one by one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::")[0]
+        return nodeid if file.endswith("test_pages.py") else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log) -> ByFile:
+    return ByFile(config, log)
 
 
 @pytest.fixture(params=DEVICES)

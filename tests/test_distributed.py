@@ -1,6 +1,5 @@
 """Two real processes over gloo against one process on the same global batch."""
 
-import socket
 from pathlib import Path
 
 import pytest
@@ -52,8 +51,8 @@ def partners(rows: torch.Tensor, order: torch.Tensor, mine: slice) -> torch.Tens
     return (torch.arange(len(rows))[mine, None] * rows[order[mine]].square() * rows[mine]).sum()
 
 
-def worker(rank: int, port: int, folder: str) -> None:
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+def worker(rank: int, folder: str) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
     for kind, cut in CASES:
         start = sum(cut[:rank])
         result = train(DistributedDataParallel(network()), kind, slice(start, start + cut[rank]))
@@ -71,10 +70,7 @@ def worker(rank: int, port: int, folder: str) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the two processes computed in each case."""
     folder = tmp_path_factory.mktemp("ranks")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    mp.spawn(worker, (port, str(folder)), nprocs=2)
+    mp.spawn(worker, (str(folder),), nprocs=2)
     return folder
 
 

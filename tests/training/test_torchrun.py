@@ -22,7 +22,14 @@ from hypo.training import engine, launch
 from hypo.training.launch import process_group
 
 HERE = Path(__file__).resolve()
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1"]
+TORCHRUN = [
+    sys.executable,
+    "-m",
+    "torch.distributed.run",
+    "--nproc-per-node=2",
+    "--standalone",
+    "--local-addr=127.0.0.1",
+]
 FIELDS = {"scale": "demo", "held_out": "b", "precision": "float64", "size": 16, "width": 0.125, "dim": 8, "lr": 0.01}
 FIELDS |= {"batch_size": 10, "epochs": 1, "views": 2, "evaluations": 2}
 OTHERS = [name for name in ALGORITHMS if name != "hypo"]
