@@ -72,9 +72,9 @@ def headlines(frame: pd.DataFrame | None = None) -> tuple[pd.DataFrame, dict[str
     """The headline claims in short (claim, outcome, evidence, page), and how many of all claims have each outcome."""
     found = verdicts(frame)
     counts = found["outcome"].value_counts()
-    short = said(found[found["headline"]])
-    lines = [": ".join(filter(None, [line.on, line.evidence])) if line.n else "" for line in short.itertuples()]
-    short = short.assign(evidence=lines)[["claim", "outcome", "evidence", "page"]].reset_index(drop=True)
+    short = found[found["headline"]]
+    short = short.assign(evidence=[brief(line) for line in short.itertuples()]).reset_index(drop=True)
+    short = short[["claim", "outcome", "evidence", "page"]]
     return short, {outcome: int(counts[outcome]) for outcome in OUTCOMES if outcome in counts}
 
 
@@ -187,18 +187,41 @@ def evidence(line: Any) -> str:
 
 def measured(finding: Finding) -> str:
     """An estimate with its unit, its interval and its runs: +1.2 points [−0.3, +2.7] (12 pairs: cartoon; 3 seeds)."""
-    percent, lead = MEASURES[finding.measure].percent, finding.than is not None
-    decimals, unit = (1, " points" if lead else "%") if percent else (3, "")
-    value = text.number(finding.estimate.value, decimals, sign=lead) + unit
     domains = ", ".join(text.words(domain) for domain in finding.domains)
-    seeds = f"{finding.seeds} seed{'s' if finding.seeds > 1 else ''}"
-    n = f"{finding.estimate.n} {'pair' if lead else 'run'}{'s' if finding.estimate.n > 1 else ''}"
+    seeds = f"{finding.seeds} seed{'s' if finding.seeds > 1 else ''}{'' if finding.estimate.df else ', so no interval'}"
     marks = [domains, seeds]
     if finding.failed:
         marks.append(f"{finding.failed} of {finding.estimate.n} with a run that failed to train")
     if finding.starts_at_first:
         marks.append(f"SWAD averages from the first evaluation on in {finding.starts_at_first}")
-    return f"{value}{text.interval(finding.estimate, decimals, sign=lead)} ({n}: {'; '.join(filter(None, marks))})"
+    return f"{_estimate(finding)} ({_runs(finding)}: {'; '.join(filter(None, marks))})"
+
+
+def brief(line: Any) -> str:
+    """What was found for a row of `verdicts`, in a few words; nothing where nothing was run."""
+    found: Evidence = line.evidence
+    on = f"{where(line)}: " if line.scale else ""
+    if not line.n or found.parts is not None:
+        return ""
+    if found.counts is not None:
+        return f"{on}holds in {found.counts[0]} of {found.counts[1]} {found.counts[2]}".rstrip(",")
+    if found.asked > 1:
+        return f"{on}{len(found.findings)} of {found.asked} comparisons made"
+    (only,) = found.findings
+    return f"{on}{_estimate(only)} ({_runs(only)})"
+
+
+def _estimate(finding: Finding) -> str:
+    """The estimate with its unit, and its interval if it has one."""
+    percent, lead = MEASURES[finding.measure].percent, finding.than is not None
+    decimals, unit = (1, " points" if lead else "%") if percent else (3, "")
+    value = text.number(finding.estimate.value, decimals, sign=lead) + unit
+    return value + (text.interval(finding.estimate, decimals, sign=lead) if finding.estimate.df else "")
+
+
+def _runs(finding: Finding) -> str:
+    """How many pairs of runs, or runs, are behind it."""
+    return f"{finding.estimate.n} {'run' if finding.than is None else 'pair'}{'s' if finding.estimate.n > 1 else ''}"
 
 
 def _counted(found: Evidence) -> str:
