@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-SUITES = ("core", "corruptions", "loading", "training", "geometry", "blocks", "methods", "openmp", "scale")
+SUITES = ("core", "corruptions", "loading", "training", "geometry", "blocks", "methods", "openmp", "memory", "scale")
 HERE = Path(__file__).resolve().parents[1]
 
 

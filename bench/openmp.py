@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bench.timing import row
+from bench.timing import printed, row
 
 STEPS = """
 import sys, time, torch, torchvision
@@ -35,11 +35,7 @@ def run(quick: bool = False) -> list[dict]:
 
 def milliseconds(policy: str | None, threads: int, steps: int) -> float:
     """A step in a process of its own, since OpenMP reads its policy once; `hypo` is not imported there."""
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
-    given = {} if policy is None else {"OMP_WAIT_POLICY": policy}
-    command = [sys.executable, "-c", STEPS, str(threads), str(steps)]
-    done = subprocess.run(command, env=environment | given, capture_output=True, text=True, check=True)
-    return 1e3 * float(done.stdout) / steps
+    return 1e3 * printed(STEPS, {"OMP_WAIT_POLICY": policy}, threads, steps) / steps
 
 
 @contextmanager

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 Clock = Callable[[], float]
 
@@ -37,3 +40,10 @@ def row(case: str, ours: float, obvious: float, unit: str, aim: str = "", met: b
 def faster(case: str, ours: float, obvious: float, aim: float, unit: str = "ms", scale: float = 1e3) -> dict:
     """A line with an aim on the ratio; times in seconds, shown times `scale` in `unit`."""
     return row(case, ours * scale, obvious * scale, unit, f">= {aim:g}x", obvious / ours >= aim)
+
+
+def printed(code: str, settings: Mapping[str, str | None], *arguments: object) -> float:
+    """The number that a process of its own prints, with these environment variables set, or unset where None."""
+    environment = {name: value for name, value in (os.environ | dict(settings)).items() if value is not None}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bench import corruptions, openmp
+from bench import corruptions, memory, openmp
 from bench.timing import faster, row, side_by_side
 
 
@@ -32,3 +32,9 @@ def test_the_corruption_benchmark_covers_every_corruption():
 def test_the_openmp_benchmark_compares_both_ways_of_waiting_quiet_and_busy():
     quiet, busy = openmp.run(quick=True)
     assert "quiet" in quiet["case"] and "busy" in busy["case"] and min(quiet["ours"], busy["obvious"]) > 0
+
+
+@pytest.mark.slow
+def test_the_memory_benchmark_compares_both_ways_of_keeping_it():
+    (only,) = memory.run(quick=True)
+    assert min(only["ours"], only["obvious"]) > 0

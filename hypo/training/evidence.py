@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -33,6 +34,13 @@ from hypo.suggest import one_of
 from hypo.training.engine import recorded, runs_folder, say
 
 KEYS = ("what", "why", "runs", "also", "of")
+LARGE_PAGES = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**34),
+}
+"""Under Linux a run on the CPU is faster with them, and computes the same: tensors get the memory that others left, in
+large pages, instead of new pages from the kernel (bench/memory.py measures it)."""
 
 
 class Planned(NamedTuple):
@@ -220,6 +228,7 @@ def here(every: Sequence[Planned]) -> list[Planned]:
 def _children(pool: ThreadPoolExecutor) -> Iterator[set[subprocess.Popen]]:
     """Processes that are running; they are ended when this one is interrupted, and go on from a checkpoint later."""
     running: set[subprocess.Popen] = set()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield running
     except BaseException:
@@ -227,12 +236,14 @@ def _children(pool: ThreadPoolExecutor) -> Iterator[set[subprocess.Popen]]:
         for process in running.copy():
             process.terminate()
         raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(planned: Planned, root: Any, children: set[subprocess.Popen]) -> tuple[int, float, str]:
     words = [*command(planned.settings), *(["--root", os.fspath(root)] if root else [])]
     started = time.monotonic()
-    environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    environment = LARGE_PAGES | {"OMP_NUM_THREADS": "1"} | os.environ
     process = subprocess.Popen(
         [*_politely(), sys.executable, "-m", "hypo", *words],
         env=environment,

@@ -103,14 +103,15 @@ def test_what_is_missing_is_made_and_what_is_there_is_not(plan, capsys):
     assert evidence.listing(evidence.plan(plan)).startswith("first: 1 of 1 recorded")
 
 
-def test_an_interrupt_ends_the_runs_and_the_next_call_goes_on(plan, tmp_path):
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_an_interrupt_ends_the_runs(plan, tmp_path, how):
     code = "from pathlib import Path; from hypo.training.evidence import make, plan; "
     code += f"make(2, plan(Path({str(plan)!r})))"
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen([sys.executable, "-c", code], cwd=TOP, **quiet) as process:
         while not [*(tmp_path / "RUNS").glob("*.lock")] and process.poll() is None:
             time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(how)
         assert process.wait() != 0
     assert len([*records.folder().glob("*.json")]) < 7
 
