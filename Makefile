@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8
 help:
 	@echo "make book   build the book into _build/html"
 	@echo "make test   run the tests; what make book built is walked too"
-	@echo "make check  the quick answer: lint, and the tests that need no page"
+	@echo "make check  the quick answer: lint, and the tests that need no page and start no training"
 	@echo "make faults try kills, full disks, damage and fuzzing; writes data/faults.json; ARGS=--short takes two minutes"
 	@echo "make bench  measure the library against the obvious way; writes data/bench.json"
 	@echo "make data   list the benchmarks; make data ARGS=pacs fetches one"
@@ -27,7 +27,7 @@ test: setup
 	@$(PYTEST) $(ARGS)
 
 check: lint
-	@$(PYTEST) -m 'not slow and not slurm and not gpu and not pages' $(ARGS)
+	@$(PYTEST) -m 'not slow and not slurm and not gpu and not pages and not processes' $(ARGS)
 
 faults: setup
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/faults $(ARGS)

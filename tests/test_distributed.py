@@ -13,6 +13,8 @@ from torch.nn.parallel import DistributedDataParallel
 from hypo import HypoLoss
 from hypo.distributed import rows_of_all
 
+pytestmark = pytest.mark.processes
+
 STEPS, TOTAL, CLASSES, DIM = 3, 24, 5, 8
 UNEVEN = [17, 7]
 CASES = [("ema", [12, 12]), ("ema", UNEVEN), ("learnable", [12, 12])]

@@ -8,6 +8,8 @@ import pytest
 
 from hypo.notebook.papermill import with_output
 
+pytestmark = pytest.mark.processes
+
 TOP = Path(__file__).resolve().parents[1]
 
 

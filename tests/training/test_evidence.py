@@ -89,6 +89,7 @@ def test_a_misspelt_key_of_the_plan_gets_a_sentence(tmp_path):
         evidence.plan(tmp_path / "plan.yml")
 
 
+@pytest.mark.processes
 def test_what_is_missing_is_made_and_what_is_there_is_not(plan, capsys):
     plan.write_text(
         PLAN.split("- what: second")[0].replace("[photo, sketch]", "photo").replace("seed: [0, 1]", "seed: 0")
@@ -103,6 +104,7 @@ def test_what_is_missing_is_made_and_what_is_there_is_not(plan, capsys):
     assert evidence.listing(evidence.plan(plan)).startswith("first: 1 of 1 recorded")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupt_ends_the_runs(plan, tmp_path, how):
     code = "from pathlib import Path; from hypo.training.evidence import make, plan; "

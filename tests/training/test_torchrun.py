@@ -21,6 +21,8 @@ from hypo.algorithms import ALGORITHMS
 from hypo.training import engine, launch
 from hypo.training.launch import process_group
 
+pytestmark = pytest.mark.processes
+
 HERE = Path(__file__).resolve()
 TORCHRUN = [
     sys.executable,
