@@ -303,7 +303,7 @@ def test_sides_of_the_lemmas_are_their_formulas():
     assert sides(frame, "Lemma C.1") == [pytest.approx((gamma - epsilon, math.sqrt(2 * math.log(20) / n)), **close)]
     assert sides(frame, "Lemma C.2") == [pytest.approx((misaligned[k], ce * gamma), **close) for k in cells]
     tails = [sum(d >= eta for d in away[k]) / len(away[k]) for k in cells]
-    assert sides(frame, "Lemma C.3", "P(||z - mu|| >= eta)")[::2] == [
+    assert sides(frame, "Lemma C.3", "P(‖z − μ‖ ≥ η)")[::2] == [
         pytest.approx((tail, 2 * ce * gamma / eta**2), **close) for tail in tails
     ]
     largest = [max(t * t * sum(d >= t for d in away[k]) / len(away[k]) for t in away[k]) for k in cells]
@@ -347,7 +347,7 @@ def test_what_is_proven_holds_on_any_embeddings(n, dim, spread, seed):
     z, y, domains = around(n, dim=dim, seed=seed, spread=spread)
     frame = lemmas(z, y, domains, unit(3, dim, seed=seed))
     assert frame[frame.lemma.isin([*PROVEN, "Lemma J.1, its proof"])].holds.all()
-    assert frame[(frame.lemma == "Theorem 6.1") & (frame.quantity == "V^sup, from below")].holds.all()
+    assert frame[(frame.lemma == "Theorem 6.1") & (frame.quantity == "Vˢᵘᵖ, from below")].holds.all()
     bounded = frame[frame.lemma.isin(["Lemma C.2", "Lemma C.3", "Lemma C.4"])]
     assert (bounded.left <= bounded.at_most + 1e-12).all()
 

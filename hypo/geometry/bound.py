@@ -64,15 +64,15 @@ def lemmas(
     paper, sharper = 10 * total ** (1 / 3), 2 * math.sqrt(2 * total)
     with_estimation = 10 * (len(cells) * (epsilon + estimation)) ** (1 / 3)
 
-    rows = [("Lemma C.1", "gamma - epsilon-hat", *NONE, gamma - epsilon, estimation, 2, _ESTIMATION)]
+    rows = [("Lemma C.1", "γ − epsilon-hat", *NONE, gamma - epsilon, estimation, 2, _ESTIMATION)]
     for p, left in misaligned.items():
-        rows.append(("Lemma C.2", "1 - E mu . z", *p, None, left, total, 2, ""))
+        rows.append(("Lemma C.2", "1 − E μ·z", *p, None, left, total, 2, ""))
     for p, distance in distances.items():
         tail, largest = (distance >= eta).double().mean().item(), _largest_tail(distance)
         variance = distance.var(correction=0).item()
         rows += [
-            ("Lemma C.3", "P(||z - mu|| >= eta)", *p, None, tail, 2 * total / eta**2, 1, "eta as in the proof of C.4"),
-            ("Lemma C.3", _LARGEST_TAIL, *p, None, largest, 2 * total, 4, "all eta at once"),
+            ("Lemma C.3", "P(‖z − μ‖ ≥ η)", *p, None, tail, 2 * total / eta**2, 1, "η as in the proof of C.4"),
+            ("Lemma C.3", _LARGEST_TAIL, *p, None, largest, 2 * total, 4, "all η at once"),
             ("Lemma C.3, its proof", _LARGEST_TAIL, *p, None, largest, variance, 4, _VARIANCE),
         ]
     for w1, via in zip(projected.to_dict("records"), through, strict=True):
@@ -84,10 +84,10 @@ def lemmas(
         ]
     supremum = projected["ascended"].max()
     rows += [
-        ("Theorem 6.1", "V^sup, from below", *NONE, supremum, paper, 2, "10 (C E gamma)^{1/3}; left: by ascent"),
-        ("Theorem 6.1", "V^sup, from above", *NONE, max(through), paper, 2, "left: through the prototypes, any beta"),
-        ("Theorem 6.1", "V^sup, with estimation", *NONE, supremum, with_estimation, 2, _WITH_ESTIMATION),
-        ("Theorem 6.1, sharper", "V^sup, from above", *NONE, max(through), sharper, 2, "2 (2 C E gamma)^{1/2}"),
+        ("Theorem 6.1", "Vˢᵘᵖ, from below", *NONE, supremum, paper, 2, "10 ∛(C E γ); left: by ascent"),
+        ("Theorem 6.1", "Vˢᵘᵖ, from above", *NONE, max(through), paper, 2, "left: through the prototypes, any β"),
+        ("Theorem 6.1", "Vˢᵘᵖ, with estimation", *NONE, supremum, with_estimation, 2, _WITH_ESTIMATION),
+        ("Theorem 6.1, sharper", "Vˢᵘᵖ, from above", *NONE, max(through), sharper, 2, "2 √(2 C E γ)"),
     ]
     rows += _separation(mu, temperature)
     frame = pd.DataFrame(rows, columns=COLUMNS).astype(dict.fromkeys(COLUMNS[2:5], "Int64"))
@@ -107,19 +107,23 @@ def _separation(mu: Tensor, temperature: float) -> list[tuple]:
     loss = separation_loss(mu, temperature).item()
     scale = 1 / (temperature * (classes - 1))
     jensen = (mu.sum(0).square().sum().item() / classes - 1) * scale
-    note = f"C = {classes} <= d + 1 = {dim + 1}" if classes <= dim + 1 else f"C = {classes} > d + 1: no ETF attains it"
+    note = f"C = {classes} ≤ d + 1 = {dim + 1}" if classes <= dim + 1 else f"C = {classes} > d + 1: no ETF attains it"
     return [
-        ("Lemma J.1, its proof", "Jensen's bound of L_sep", *NONE, jensen, loss, math.nan, "equal at equal angles"),
-        ("Lemma J.1", "least L_sep, at the simplex ETF", *NONE, -scale, loss, math.nan, note),
+        (
+            "Lemma J.1, its proof",
+            "Jensen's bound of the separation loss",
+            *NONE,
+            jensen,
+            loss,
+            math.nan,
+            "equal at equal angles",
+        ),
+        ("Lemma J.1", "the least separation loss, at the simplex ETF", *NONE, -scale, loss, math.nan, note),
     ]
 
 
-_LARGEST_TAIL = "sup_eta eta^2 P(||z - mu|| >= eta)"
-_ESTIMATION = (
-    "right: sqrt(2 ln(2/delta) / N), the Rademacher term taken as 0; left: weighing cells alike or samples alike"
-)
-_VARIANCE = (
-    "the line Var(||z - mu||) / eta^2, for all eta; Chebyshev bounds distance from the mean, so it need not hold"
-)
-_SHARPER = "not in the paper: move both cells to their prototype, E||z - mu|| + E'||z - mu|| <= 2 (2 C E gamma)^{1/2}"
-_WITH_ESTIMATION = "gamma = epsilon-hat + sqrt(2 ln(2/delta) / N), the Rademacher term taken as 0"
+_LARGEST_TAIL = "sup over η of η² P(‖z − μ‖ ≥ η)"
+_ESTIMATION = "right: √(2 ln(2/δ) / N), the Rademacher term taken as 0; left: weighing cells alike or samples alike"
+_VARIANCE = "the line Var(‖z − μ‖) / η², for all η; Chebyshev bounds distance from the mean, so it need not hold"
+_SHARPER = "not in the paper: move both cells to their prototype, E‖z − μ‖ + E′‖z − μ‖ ≤ 2 √(2 C E γ)"
+_WITH_ESTIMATION = "γ = epsilon-hat + √(2 ln(2/δ) / N), the Rademacher term taken as 0"

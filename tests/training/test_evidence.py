@@ -107,7 +107,8 @@ def test_what_is_missing_is_made_and_what_is_there_is_not(plan, capsys):
 @pytest.mark.processes
 @pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupt_ends_the_runs(plan, tmp_path, how):
-    code = "from pathlib import Path; from hypo.training.evidence import make, plan; "
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # ignored in the background
+    code += "from pathlib import Path; from hypo.training.evidence import make, plan; "
     code += f"make(2, plan(Path({str(plan)!r})))"
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen([sys.executable, "-c", code], cwd=TOP, **quiet) as process:
