@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
 import math
 import os
 from collections.abc import Callable
@@ -253,12 +254,15 @@ class Trainer:
 
 
 def _with_local_weights(config: Config, root: Any) -> Config:
-    """Take published weights from <data root>/weights when their file lies there, so that nothing is downloaded."""
+    """Take weights from <data root>/weights when their file lies there: published ones, so that nothing is downloaded,
+    or those that a record knows as name@sha256."""
     if config.weights is None or Path(config.weights).is_file():
         return config
-    known = torchvision.models.get_model_weights(config.backbone)
-    if config.weights in known.__members__:
-        local = data_root(root) / "weights" / Path(known[config.weights].url).name
-        if local.is_file():
-            return dataclasses.replace(config, weights=str(local))
-    return config
+    known = torchvision.models.get_model_weights(config.backbone).__members__
+    name, _, digest = config.weights.partition("@")
+    if not digest and name not in known:
+        return config
+    local = data_root(root) / "weights" / (name if digest else Path(known[name].url).name)
+    if digest and not (local.is_file() and hashlib.sha256(local.read_bytes()).hexdigest().startswith(digest)):
+        raise TrainingError(f"no file {local} whose sha256 begins with {digest}: put those weights there")
+    return dataclasses.replace(config, weights=str(local)) if local.is_file() else config

@@ -390,3 +390,21 @@ def test_what_is_stored_of_embeddings_keeps_their_cosines(n, d):
     assert after.shape[1] <= d and np.array_equal(stored["id_test_y"], np.arange(n))
     worst = np.abs(before @ before.T - after @ after.T)
     assert worst.mean() < 0.01 and worst.max() < 0.1  # a sample may lie along a direction that few others share
+
+
+def test_weights_in_the_data_folder_are_known_by_name_and_content(tmp_path, monkeypatch):
+    monkeypatch.setenv("HYPO_DATA", str(tmp_path / "data"))
+    (tmp_path / "data" / "weights").mkdir(parents=True)
+    file = tmp_path / "data" / "weights" / "mine.pth"
+    torch.save(trainer().algorithm.network.backbone.state_dict(), file)
+    known = run(epochs=1, weights=str(file))["config"]["weights"]
+    assert known.startswith("mine.pth@")
+    (path,) = (tmp_path / "records").glob("*.json")
+    before = path.stat().st_mtime_ns
+    run(epochs=1, weights=known)
+    assert [*(tmp_path / "records").glob("*.json")] == [path] and path.stat().st_mtime_ns == before
+    run(epochs=1, weights=known, force=True)
+    assert [*(tmp_path / "records").glob("*.json")] == [path] and path.stat().st_mtime_ns > before
+    file.write_bytes(b"other weights")
+    with pytest.raises(TrainingError, match=r"whose sha256 begins with .*: put those weights there"):
+        run(epochs=1, weights=known, force=True)
