@@ -1,10 +1,10 @@
-"""Whether the order of methods depends on the rule by which the weights of a run are chosen."""
+"""Whether the order of methods depends on the rule that chooses the weights of a run, or on its length."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from hypo import paper, runs
+from hypo import paper, records, runs
 from hypo.algorithms import ALGORITHMS
 from hypo.report import text
 from hypo.report.table import Table
@@ -71,3 +71,21 @@ def order(benchmark: str, frame: pd.DataFrame | None = None) -> str:
             each = [f"{', '.join(names)} ({RULES[rule]})" for rule, names in orders.items()]
             said.append(f"{where} the order depends on the rule: {'; '.join(each)}.")
     return " ".join(said) or f"On {text.data(benchmark)} no two methods share a domain and a seed: there is no order."
+
+
+def by_epoch(run: pd.Series, frame: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy on the held-out domain after each epoch, in percent, of HYPO's and ERM's runs on the data of `run`.
+
+    frame    runs of any setting; those that change nothing but `epochs` are taken
+    Returns  one row per run and epoch: method, epochs (length of the run), seed, epoch, value, files
+    """
+    same = (frame[["benchmark", "data", "scale", "held_out"]] == run[["benchmark", "data", "scale", "held_out"]]).all(
+        axis=1
+    )
+    here, rows = frame[same & frame["algorithm"].isin(["hypo", "erm"])], []
+    for _, own in here[[set(changed) <= {"epochs"} for changed in here["changed"]]].iterrows():
+        for each in records.read(own["path"])["epochs"]:
+            if (accuracy := each["ood_test"]["accuracy"]) is not None:
+                known = {"method": paper.method_name(own["algorithm"]), "epochs": own["epochs"], "seed": own["seed"]}
+                rows.append(known | {"epoch": each["epoch"], "value": 100 * accuracy, "files": own["file"]})
+    return pd.DataFrame(rows, columns=["method", "epochs", "seed", "epoch", "value", "files"])

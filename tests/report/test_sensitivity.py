@@ -4,6 +4,7 @@ import pytest
 from made import run
 
 from hypo import runs
+from hypo.figures.ablations import learning_curves
 from hypo.report import sensitivity
 
 SWAD = {"swad": {"ood_accuracy": 0.6, "ood": {"cartoon": 0.6}}}
@@ -44,3 +45,15 @@ def test_the_order_is_said_once_or_rule_by_rule(tmp_path):
     run(other, algorithm="erm", ood=0.7)
     assert "ERM, HYPO (last epoch)" in sensitivity.order("pacs", runs.load(other))
     assert "no order" in sensitivity.order("vlcs", frame) and sensitivity.by_rule("vlcs", frame).empty
+
+
+def test_curves_are_of_runs_that_differ_in_length_alone(tmp_path):
+    for algorithm, settings in (("hypo", {}), ("hypo", {"epochs": 7}), ("erm", {}), ("pcl", {}), ("hypo", {"lr": 0.5})):
+        run(tmp_path, algorithm=algorithm, settings=settings)
+    run(tmp_path, held_out="photo")
+    frame = runs.load(tmp_path)
+    found = sensitivity.by_epoch(frame[frame["held_out"] == "cartoon"].iloc[0], frame)
+    usual = found["epochs"].min()
+    assert found.groupby(["method", "epochs"]).size().to_dict() == {("ERM", 5): 5, ("HYPO", 5): 5, ("HYPO", 7): 7}
+    assert usual == 5 and (found["value"] == 25).all() and found["files"].nunique() == 3
+    assert "HYPO after 7 epochs, 25" in learning_curves(found, "cartoon of PACS", "curves").alt
