@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from hypo.figures import COLOURS, THEMES, Themed
 from hypo.report.table import PAPER
@@ -129,7 +130,8 @@ def learning_curves(rows: pd.DataFrame, where: str, name: str) -> Themed:
         lengths = rows.assign(**{"epochs in all": rows["epochs"].astype(int).astype(str)})
         look = {"hue": "method", "style": "epochs in all", "palette": COLOURS[: rows["method"].nunique()]}
         sns.lineplot(lengths, x="epoch", y="value", errorbar=None, markers=True, ms=6, ax=axes, **look)
-        axes.set(ylabel=f"accuracy on {where} (%)")
+        axes.set(xlabel=f"epoch (tested on {where})", ylabel="OOD accuracy (%)")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 
     said = "; ".join(f"{method} after {epochs:g} epochs, {mean:.0f}" for (method, epochs), mean in ends.items())
