@@ -47,6 +47,8 @@ def verify(
     given |= {name: value for name, value in fields.items() if name in usual and value != usual[name]}
     if given["benchmark"] not in REGISTRY:
         given["benchmark"] = _found("benchmark", given["benchmark"], benchmark)
+    elif benchmark is not None:
+        raise ValueError(f"{path.name} is of {given['benchmark']}: leave --benchmark out, --root says where that lies")
     if "@" in (given.get("weights") or ""):
         given["weights"] = _found("weights", given["weights"], weights)
     config = configure(**given)

@@ -313,6 +313,8 @@ def test_the_record_of_a_folder_is_verified_where_the_folder_is_and_refused_in_a
     image = next((tmp_path / "elsewhere").glob("*/*/*.png"))
     Image.new("L", (16, 16), 77).save(image)
     assert f"was made on version {record['data']} of the data, and here is" in refused(*moved)
+    typed[1] = str(records.write(a_record("digits", scale="demo"), None, tmp_path / "others"))
+    assert "is of digits: leave --benchmark out" in refused("--benchmark", "mine")
 
 
 def test_a_run_that_diverges_says_so_and_a_sweep_goes_on(tmp_path, capsys):
