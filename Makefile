@@ -17,7 +17,7 @@ help:
 	@echo "make data   list the benchmarks; make data ARGS=pacs fetches one"
 	@echo "make evidence  make the runs behind the book that are missing; ARGS=--list shows them"
 	@echo "make readme write the README's figure and table of claims anew from the records"
-	@echo "make lint   check code and notebooks"
+	@echo "make lint   check code and notebooks, their security too"
 	@echo "make clean  remove .venv and everything built"
 
 book: setup
@@ -47,6 +47,7 @@ readme: setup
 lint: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/bandit --quiet --configfile pyproject.toml --recursive hypo bench book/extensions
 	@$(BIN)/nbstripout --verify book/*.ipynb
 
 clean:

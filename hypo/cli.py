@@ -304,6 +304,8 @@ def _plan(args: argparse.Namespace) -> int:
 
 def _configure_verify(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
     parser.add_argument("record", help="the file of a record, or the start of its name")
+    parser.add_argument("--benchmark", help="where your own folder lies, of a record of it (default: its name, in .)")
+    parser.add_argument("--weights", help="where your own weights file lies (default: its name, in .)")
     parser.add_argument("--root", help="where benchmarks lie (default: $HYPO_DATA, else data/ of the working copy)")
 
 
@@ -317,11 +319,11 @@ def _verify(args: argparse.Namespace) -> int:
     if not path.is_file():
         found = sorted(records.folder().glob(f"{Path(args.record).stem}*.json"))
         if len(found) != 1:
-            names = [path.stem for path in records.folder().glob("*.json")]
+            names = sorted(path.stem for path in records.folder().glob("*.json"))
             one_of("record", args.record, names) if not found else None
             raise ValueError(f"{args.record} is the start of {len(found)} records: give more of the name")
         path = found[0]
-    verdict = verify(path, args.root)
+    verdict = verify(path, args.root, args.benchmark, args.weights)
     for name, (before, now) in verdict.measures.items():
         print(f"{name.replace('_', ' '):<20} {before:.4f} recorded, {now:.4f} now")
     print(f"{'agrees' if verdict.agrees else 'does not agree'}: {verdict.sentence}")

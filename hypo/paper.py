@@ -7,15 +7,38 @@ of its LaTeX source ("pacs"), which names its file in data/paper/ and stays insi
 from __future__ import annotations
 
 import functools
+import io
+import math
 import re
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 import pandas as pd
 
 from hypo import records
 from hypo.suggest import one_of
 
-CONTENTS = pd.read_csv(files("hypo") / "paper.csv", index_col="label")
+PRINTED = {"table": str, "row": int, "algorithm": str, "column": str, "value": float, "spread": float, "bold": bool}
+"""The columns of the files in data/paper/, which its README explains; spread may be empty."""
+LISTED = {"label": str, "number": str, "shows": str, "page": str}
+"""The columns of paper.csv; page may be empty."""
+
+
+def read(path: Traversable, columns: dict[str, type], optional: str) -> pd.DataFrame:
+    """A CSV file with these columns, of which one may have empty cells; any other file is a ValueError."""
+    try:
+        found = pd.read_csv(io.BytesIO(path.read_bytes()), dtype=columns)
+    except (ValueError, OverflowError):
+        found = pd.DataFrame()
+    shaped = [*found] == [*columns] and isinstance(found.index, pd.RangeIndex) and len(found) > 0
+    full = found.drop(columns=optional, errors="ignore").notna().all(axis=None)
+    if not shaped or not full or found.isin([math.inf, -math.inf]).any(axis=None):
+        expected = f"a CSV file with {', '.join(columns)}, full but for {optional}"
+        raise ValueError(f"{path.name} is damaged, it must be {expected}: restore it from the repository")
+    return found
+
+
+CONTENTS = read(files("hypo") / "paper.csv", LISTED, "page").set_index("label")
 ARTEFACTS = CONTENTS[CONTENTS["page"].notna()]
 """The paper's figures and tables by label: number (in the PDF), shows, page (of the counterpart here)."""
 SECTIONS: dict[str, str] = CONTENTS.loc[CONTENTS["page"].isna(), "shows"].to_dict()
@@ -50,7 +73,7 @@ def _read(label: str) -> pd.DataFrame:
     found = {path.stem: path for path in sorted(folder.glob("*.csv"))}
     if not found:
         raise FileNotFoundError(f"the paper's numbers are not at {folder}: work in a clone of the repository")
-    return pd.read_csv(found[one_of("table", label, found)])
+    return read(found[one_of("table", label, found)], PRINTED, "spread")
 
 
 def table(label: str) -> pd.DataFrame:

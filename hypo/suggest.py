@@ -20,7 +20,7 @@ def one_of(what: str, value: str, valid: Iterable[str]) -> str:
         return value
     near = _nearest(str(value), valid)
     hint = f"did you mean {near}? " if near else ""
-    raise ValueError(f"unknown {what} {value!r}: {hint}valid are {', '.join(valid)}")
+    raise ValueError(f"unknown {what} {value!r}: {hint}valid are {', '.join(valid) or 'none'}")
 
 
 def sentence(error: BaseException) -> str:

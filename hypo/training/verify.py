@@ -11,8 +11,8 @@ import numpy as np
 from scipy import stats
 
 from hypo import records
-from hypo.config import MAIN, configure
-from hypo.data.benchmarks import data_version, load
+from hypo.config import MAIN, configure, stored
+from hypo.data.benchmarks import REGISTRY, data_version, load
 from hypo.training.engine import train
 
 MEASURES = ("validation_accuracy", "id_accuracy", "ood_accuracy")
@@ -26,8 +26,16 @@ class Verdict(NamedTuple):
     measures: dict[str, tuple[float, float]]
 
 
-def verify(path: Path, root: str | os.PathLike[str] | None = None) -> Verdict:
+def verify(
+    path: Path,
+    root: str | os.PathLike[str] | None = None,
+    benchmark: str | os.PathLike[str] | None = None,
+    weights: str | os.PathLike[str] | None = None,
+) -> Verdict:
     """Train the run of the record at `path` anew, from its first step, and compare; nothing is stored.
+
+    benchmark, weights  where the reader's own folder or weights file lies, whose path no record keeps; by default under
+                        its name in the working folder
 
     Bit for bit where processor, threads and versions are the same; else each accuracy must lie within the spread of the
     run's seeds: Student's 95% interval for the difference of two runs, from the other seeds of the same setting.
@@ -35,13 +43,23 @@ def verify(path: Path, root: str | os.PathLike[str] | None = None) -> Verdict:
     record = records.read(path)
     fields = record["config"]
     usual = configure(*(fields[name] for name in MAIN)).fields()
-    changed = {name: value for name, value in fields.items() if name in usual and value != usual[name]}
-    config = configure(**{name: fields[name] for name in MAIN} | {n: v for n, v in changed.items() if n not in MAIN})
+    given = {name: fields[name] for name in MAIN}
+    given |= {name: value for name, value in fields.items() if name in usual and value != usual[name]}
+    if given["benchmark"] not in REGISTRY:
+        given["benchmark"] = _found("benchmark", given["benchmark"], benchmark)
+    elif benchmark is not None:
+        raise ValueError(f"{path.name} is of {given['benchmark']}: leave --benchmark out, --root says where that lies")
+    if "@" in (given.get("weights") or ""):
+        given["weights"] = _found("weights", given["weights"], weights)
+    config = configure(**given)
     images = load(config.benchmark, size=config.size, root=root)
     if (here := data_version(config.benchmark, images)) != record["data"]:
         raise ValueError(
-            f"{path.name} was made on version {record['data']} of the data, and here is {here}: fetch that one"
+            f"{path.name} was made on version {record['data']} of the data, and here is {here}: restore it"
         )
+    kept, here = fields["weights"], stored(config, record["data"])["weights"]
+    if kept and kept.rpartition("@")[2] != here.rpartition("@")[2]:
+        raise ValueError(f"{path.name} started from {kept}, and {here} is another file: restore it")
     with tempfile.TemporaryDirectory() as folder:
         again = train(config, images, Path(folder), root)[0]
     before, now = record["final"]["validation"], again["final"]["validation"]
@@ -57,6 +75,15 @@ def verify(path: Path, root: str | os.PathLike[str] | None = None) -> Verdict:
     if wide:
         return Verdict(False, f"outside the spread of the seeds: {', '.join(wide)}", measures)
     return Verdict(True, "not to the last bit, and within the spread of the seeds", measures)
+
+
+def _found(what: str, kept: str, given: str | os.PathLike[str] | None) -> str:
+    """The path of what a record keeps as name@version: the given one, else that name in the working folder."""
+    name = kept.rpartition("@")[0]
+    place = Path(given or name).expanduser().absolute()
+    if not place.exists():
+        raise ValueError(f"{name}, the {what} of this record, is not at {place}: give its path with --{what}")
+    return str(place)
 
 
 def seed_spread(record: dict[str, Any], folder: Path) -> dict[str, float] | None:

@@ -290,6 +290,33 @@ def test_names_of_folders_are_text_wherever_they_are_shown():
 # Messages
 
 
+def test_the_record_of_a_folder_is_verified_where_the_folder_is_and_refused_in_a_sentence_elsewhere(tmp_path, capsys):
+    folder = folder_of(tmp_path / "my @images")
+    torch.save(hypo.HypoNet(width=0.125).backbone.state_dict(), tmp_path / "own.pth")
+    record = hypo.run(folder, "erm", "street", weights=str(tmp_path / "own.pth"), **QUICK)
+    typed = ["verify", records.name_of(record["identity"])]
+    assert cli.main(typed) == 0 and "agrees: the same to the last bit" in capsys.readouterr().out
+
+    def refused(*more: str) -> str:
+        assert cli.main([*typed, *more]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        return said
+
+    (tmp_path / "own.pth").rename(tmp_path / "moved.pth")
+    assert "own.pth, the weights of this record, is not at" in refused()
+    torch.save({}, tmp_path / "other.pth")
+    assert "is another file: restore it" in refused("--weights", str(tmp_path / "other.pth"))
+    moved = ["--weights", str(tmp_path / "moved.pth"), "--benchmark", str(folder.rename(tmp_path / "elsewhere"))]
+    assert "my @images, the benchmark of this record, is not at" in refused(*moved[:2])
+    assert cli.main([*typed, *moved]) == 0 and "agrees" in capsys.readouterr().out
+    image = next((tmp_path / "elsewhere").glob("*/*/*.png"))
+    Image.new("L", (16, 16), 77).save(image)
+    assert f"was made on version {record['data']} of the data, and here is" in refused(*moved)
+    typed[1] = str(records.write(a_record("digits", scale="demo"), None, tmp_path / "others"))
+    assert "is of digits: leave --benchmark out" in refused("--benchmark", "mine")
+
+
 def test_a_run_that_diverges_says_so_and_a_sweep_goes_on(tmp_path, capsys):
     folder_of(tmp_path / "mine")
     grid = [*words(benchmark="mine", held_out="street", **QUICK | {"epochs": 3}), "--lr", "1e8,0.01"]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import yaml
@@ -28,7 +29,7 @@ from hypothesis import strategies as st
 from made import a_record
 from PIL import Image
 
-from hypo import cli, records
+from hypo import cli, paper, records
 from hypo.claims import statements
 from hypo.config import GENERAL, configure, typed
 from hypo.config import settings as fields_of
@@ -422,3 +423,50 @@ def taken(content: bytes) -> bool:
 )
 def test_any_yaml(value):
     return taken(yaml.safe_dump(value).encode())
+
+
+def a_table(content: bytes, kind: str) -> bool:
+    """Whether a CSV with this content is read; it is, with its columns, or refused in one sentence."""
+    columns, optional = {"paper.csv": (paper.LISTED, "page"), "all.csv": (paper.PRINTED, "spread")}[kind]
+    path = scratch() / kind
+    path.write_bytes(content)
+    try:
+        found = paper.read(path, columns, optional)
+    except ValueError as error:
+        one_sentence(error)
+        assert kind in str(error) and "restore it from the repository" in str(error)
+        return False
+    assert [*found] == [*columns] and len(found)
+    assert np.isfinite(found.select_dtypes(float).fillna(0)).all(axis=None)
+    assert all(
+        pd.api.types.is_dtype_equal(found[name].dtype, pd.Series(dtype=of).dtype) for name, of in columns.items()
+    )
+    return True
+
+
+@functools.cache
+def csv_files() -> dict[str, bytes]:
+    """The repository's two kinds."""
+    lists, numbers = Path(paper.__file__).with_name("paper.csv"), records.home() / "paper" / "all.csv"
+    return {path.name: path.read_bytes() for path in (lists, numbers)}
+
+
+@fuzzed("CSV of the paper", changes=damages, kind=st.sampled_from(["paper.csv", "all.csv"]), rows=st.integers(1, 40))
+def test_a_damaged_csv(changes, kind, rows):
+    return a_table(damaged(b"".join(csv_files()[kind].splitlines(keepends=True)[:rows]), changes), kind)
+
+
+cells = st.sampled_from(
+    [",", "\n", "\r\n", '"', "1", "all", "nan", "inf", "-1e999", "9" * 400, "true", "\0", "\ufeff", "'"]
+)
+
+
+@fuzzed(
+    "CSV of any bytes",
+    head=st.booleans(),
+    content=st.binary(max_size=60)
+    | st.lists(cells | st.text(max_size=4), max_size=30).map(lambda c: "".join(c).encode()),
+    kind=st.sampled_from(["paper.csv", "all.csv"]),
+)
+def test_any_csv(head, content, kind):
+    return a_table(csv_files()[kind].split(b"\n")[0] * head + b"\n" * head + content, kind)
