@@ -92,6 +92,7 @@ class Trainer:
         self.algorithm = synchronise_batch_norm(self.algorithm, device).to(memory_format=self.layout)
         if config.compile:
             self.algorithm.network.compile()
+        self.algorithm.overlap(device)
         self.algorithm.steppers = self.algorithm.optimisers()
         self.steps = len(parts.train) // config.batch_size
         if not self.steps:
