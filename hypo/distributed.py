@@ -83,13 +83,13 @@ def _summed(x: Tensor) -> Tensor:
     return total
 
 
-def mean_over_ranks(terms: dict[str, Tensor]) -> dict[str, float]:
+def mean_over_ranks(terms: dict[str, Tensor]) -> dict[str, Tensor]:
     """The mean over ranks of each scalar; for a mean over samples, in parts of one size, that of the whole batch."""
     values = torch.stack([term.detach() for term in terms.values()]).double()
     if world() > 1:
         dist.all_reduce(values)
         values /= world()
-    return dict(zip(terms, values.tolist(), strict=True))
+    return dict(zip(terms, values.unbind(), strict=True))
 
 
 def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
