@@ -220,22 +220,29 @@ def _sweep(args: argparse.Namespace) -> int:
     from hypo.training.engine import choose_scale, recorded, run, settled
     from hypo.training.trainer import TrainingError
 
+    jobs = _at_least_one(args.jobs)
     given = {name: str(value).split(",") for name, value in vars(args).items() if name not in OWN and value is not None}
+    domains = {
+        name: REGISTRY[name].domains if name in REGISTRY else listed(own_folder(name)).domain_names
+        for name in (*given["benchmark"], "digits")
+    }
     grid = []
     for values in product(*given.values()):
         point = dict(zip(given, values, strict=True))
-        known = REGISTRY.get(point["benchmark"])
-        domains = known.domains if known else listed(own_folder(point["benchmark"])).domain_names
-        each = point["held_out"] == "each" and "each" not in domains
-        grid += [point | {"held_out": domain} for domain in (domains if each else [point["held_out"]])]
+        own = domains[point["benchmark"]]
+        each = point["held_out"] == "each" and "each" not in own
+        grid += [point | {"held_out": domain} for domain in (own if each else [point["held_out"]])]
     for point in grid:  # a mistake in the last one is found before the first is run
-        configure(**{"scale": choose_scale(point["benchmark"], args.root)} | point)
+        config = configure(**{"scale": choose_scale(point["benchmark"], args.root)} | point)
+        on_digits = config.scale == "demo" and config.benchmark in REGISTRY
+        if len(valid := domains["digits" if on_digits else config.benchmark]) > 1:
+            one_of(f"held_out domain of {config.benchmark}", config.held_out, [*valid, "none"])
     several = [name for name in grid[0] if len({point[name] for point in grid}) > 1]
     grid = [point | {"held_out": _held_out(point["benchmark"], point["held_out"])} for point in grid]
     by_workflow = evidence.snakefile() is not None and not args.force
     if by_workflow:
         grid = [settled(point, args.root) for point in grid]
-        evidence.sweep(_at_least_one(args.jobs), grid, args.root)
+        evidence.sweep(jobs, grid, args.root)
     failed = 0
     for at, point in enumerate(grid, 1):
         changed = " ".join(f"{name}={point[name]}" for name in several)

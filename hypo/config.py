@@ -233,6 +233,8 @@ def stored(config: Config, data: str) -> dict[str, Any]:
     if config.weights and Path(config.weights).is_file():
         digest = hashlib.sha256(Path(config.weights).read_bytes()).hexdigest()
         fields["weights"] = f"{Path(config.weights).name}@{digest[:8]}"
+    elif config.weights and os.sep in config.weights:
+        raise ValueError(f"no weights file {config.weights}: give the path of one, a torchvision weights name, or none")
     return fields
 
 
@@ -267,7 +269,7 @@ def _check_range(field: dataclasses.Field, value: Any) -> None:
         return
     bounds = field.metadata
     words = [
-        f"{word} {bounds[key]:g}"
+        f"{word} {_number(bounds[key])}"
         for key, word in (("above", "above"), ("at_least", "at least"), ("below", "below"), ("at_most", "at most"))
         if key in bounds
     ]
@@ -275,4 +277,8 @@ def _check_range(field: dataclasses.Field, value: Any) -> None:
         "at_least", -math.inf
     ) <= value <= bounds.get("at_most", math.inf)
     if not inside:
-        raise ValueError(f"{field.name} must be {' and '.join(words)}, not {value:g}")
+        raise ValueError(f"{field.name} must be {' and '.join(words)}, not {_number(value)}")
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"

@@ -187,7 +187,7 @@ def test_identity_of_a_benchmark_by_name_does_not_depend_on_where_it_is_run(tmp_
         ("stem", "cfar", "unknown stem 'cfar': did you mean cifar?"),
         ("corrupted_images", 0, "corrupted_images must be at least 1, not 0"),
         ("warmup", -1.0, "warmup must be at least 0, not -1"),
-        ("seed", -3, "seed must be at least 0 and below 4.29497e+09, not -3"),
+        ("seed", -3, "seed must be at least 0 and below 4,294,967,296, not -3"),
         ("momentum", 1.0, "momentum must be at least 0 and below 1, not 1"),
     ],
 )

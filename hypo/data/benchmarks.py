@@ -292,7 +292,8 @@ def load(
             f"{name} is for testing only: load {CORRUPTED[name]} and use corrupted({name!r}, ...) beside it"
         )
     if name in ("digits", "cifar10") and size not in (None, 32):
-        raise ValueError(f"{name} is 32 pixels wide, not {size}: leave size out")
+        demo = ", as at demo scale" if name == "digits" else ""
+        raise ValueError(f"{name} is 32 pixels wide, not {size}: set size to 32{demo}")
     if name == "digits":
         return _digits()
     if name not in REGISTRY:

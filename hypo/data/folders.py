@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -97,9 +98,16 @@ def _notes(
         notes.append(f"no domain has an image of {_and(empty)}, left out")
     if hollow := sorted(set(folders) - set(domain_names)):
         notes.append(f"{_and(hollow)} held no image two folders down and is no domain")
+    for names in (domain_names, class_names):
+        alike = [[*group] for _, group in itertools.groupby(sorted(names, key=_letters), _letters)]
+        notes += [f"{_and(group)} differ in case or spaces only and count apart" for group in alike if len(group) > 1]
     if deeper:
         notes.append(f"folders inside a class folder are not read: {_and(deeper)} has some")
     return tuple(notes)
+
+
+def _letters(name: str) -> str:
+    return "".join(name.casefold().split())
 
 
 def _and(names: Iterable[str]) -> str:

@@ -76,7 +76,6 @@ def run(
     about = _about(config, images)
     known = about["identity"]
     folder = runs_folder() / records.name_of(known)
-    folder.mkdir(parents=True, exist_ok=True)
     with _sole_owner(folder):
         if not force and (found := records.find(known)):
             return found
@@ -96,8 +95,6 @@ def run(
                 left.unlink()
             say(f"recorded as {path.name}")
             checkpoint.clear(folder)
-            with contextlib.suppress(OSError):  # of a file that is not ours
-                folder.rmdir()
             record = records.read(path)
     return record
 
@@ -146,11 +143,16 @@ def runs_folder() -> Path:
 @contextlib.contextmanager
 def _sole_owner(folder: Path) -> Iterator[None]:
     """Hold the run's lock; another process that wants it waits here. Of several ranks, the first holds it for all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
     lock = folder.with_name(f"{folder.name}.lock")
     with locked(lock, "another process is at this run; waiting for it to end") if rank() == 0 else nullcontext():
         _meet()
-        folder.mkdir(parents=True, exist_ok=True)
-        yield
+        folder.mkdir(exist_ok=True)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # it holds a checkpoint, or a file that is not ours
+                folder.rmdir()
 
 
 @contextlib.contextmanager

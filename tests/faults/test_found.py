@@ -1,5 +1,6 @@
 """Faults that were found by trying, each kept out by a test: wrong numbers, lost work, crashes, misleading messages."""
 
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -204,13 +205,15 @@ def test_domains_may_be_called_like_the_columns_of_a_table(tmp_path):
         ({"seed": "abc"}, "seed must be a whole number, not 'abc'"),
         ({"seed": True}, "seed must be a whole number, not True"),
         ({"seed": 1.5}, "seed must be a whole number, not 1.5"),
-        ({"seed": "1" * 20}, "seed must be at least 0 and below 4.29497e+09"),
+        ({"seed": "1" * 20}, "seed must be at least 0 and below 4,294,967,296"),
         ({"lr": "inf"}, "lr must be a finite number"),
         ({"batch_size": 1}, "batch_size must be at least 2"),
         ({"fraction": 0}, "fraction must be above 0 and below 1"),
         ({"warmup": 2, "epochs": 1}, "warmup of 2 epochs is longer than the training: 1"),
         ({"precision": "bfloat16"}, "bfloat16 is for GPUs"),
         ({"weights": "Nonsense"}, "Nonsense"),
+        ({"weights": "/no/where.pth"}, "no weights file /no/where.pth"),
+        ({"scale": "cpu", "size": 112}, "digits is 32 pixels wide, not 112: set size to 32, as at demo scale"),
     ],
 )
 @pytest.mark.usefixtures("never")
@@ -332,6 +335,12 @@ def test_a_run_that_diverges_says_so_and_a_sweep_goes_on(tmp_path, capsys):
         (["--seed", "0,x"], "seed must be a whole number, not 'x'"),
         (["--held-out", "each", "--temperature", "0.1,-1"], "temperature must be above 0"),
         (["--algorithm", "hypo,hipo"], "did you mean hypo?"),
+        (["--held-out", "street,streat"], "unknown held_out domain of mine 'streat': did you mean street?"),
+        (
+            ["--benchmark", "mine,pacs", "--held-out", "each", "--held-out", "street"],
+            "held_out domain of pacs 'street'",
+        ),
+        (["--jobs", "0"], "--jobs must be at least 1, not 0"),
     ],
 )
 @pytest.mark.usefixtures("never")
@@ -351,6 +360,21 @@ def test_the_command_of_a_run_on_a_folder_can_be_typed_once_its_path_is_filled_i
     assert text.command({"benchmark": "pacs", "algorithm": "erm", "held_out": "", "scale": "cpu", "seed": 1}) == (
         "hypo train --benchmark pacs --algorithm erm --held-out none --scale cpu --seed 1"
     )
+
+
+def test_names_that_differ_in_case_only_are_noted(tmp_path):
+    assert scan(folder_of(tmp_path / "mine", ("in doors", "Indoors"), ("bike", "Bi ke", "cat"))).notes == (
+        "Indoors, in doors differ in case or spaces only and count apart",
+        "Bi ke, bike differ in case or spaces only and count apart",
+    )
+
+
+def test_a_run_that_failed_or_was_refused_leaves_no_folder(tmp_path):
+    folder = folder_of(tmp_path / "mine")
+    for given in ({"lr": 1e8, "epochs": 3}, {"precision": "bfloat16"}, {"batch_size": 1000}, {}):
+        with contextlib.suppress(ValueError):
+            hypo.run(folder, "erm", "street", **QUICK | given)
+    assert [*(tmp_path / "runs").iterdir()] == []
 
 
 def test_notes_are_printed_by_train_and_doctor_says_what_is_unsound(tmp_path, capsys):
