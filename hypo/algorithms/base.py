@@ -109,7 +109,7 @@ class Algorithm(nn.Module):
             checkpoint(
                 self.network, part, use_reentrant=False, context_fn=lambda: (nullcontext(), unmoved(self.network))
             )
-            for part in images.chunk(parts)
+            for part in images.tensor_split(parts)
         ]
         return torch.cat(outputs)
 

@@ -161,7 +161,7 @@ def _safe_in(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(f"{sentence(error)}; {_left(folder)}; make room, and the same command goes on from it") from error
+        raise OSError(f"{sentence(error)}; {_left(folder)}; make room, and the same command goes on") from error
 
 
 @contextlib.contextmanager

@@ -123,6 +123,11 @@ class Trainer:
             raise TrainingError(
                 f"batch_size {config.batch_size} is too small: {len(self.members)} domains, {world()} ranks; raise it"
             )
+        if config.batch_size * config.views < 2 * world() * config.accumulate:
+            raise TrainingError(
+                f"accumulate {config.accumulate} leaves fewer than 2 images of a batch of {config.batch_size} to a "
+                "part; lower it"
+            )
         self.reader = ReadAhead(self.read) if device.type == "cuda" else None
         """Reads the next batch while a GPU works; a CPU has no time to spare."""
         self.evaluator = Evaluator(images, parts, device, self.precision)

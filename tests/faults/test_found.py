@@ -209,6 +209,7 @@ def test_domains_may_be_called_like_the_columns_of_a_table(tmp_path):
         ({"lr": "inf"}, "lr must be a finite number"),
         ({"batch_size": 1}, "batch_size must be at least 2"),
         ({"fraction": 0}, "fraction must be above 0 and below 1"),
+        ({"accumulate": 100}, "accumulate 100 leaves fewer than 2 images of a batch of 8 to a part"),
         ({"warmup": 2, "epochs": 1}, "warmup of 2 epochs is longer than the training: 1"),
         ({"precision": "bfloat16"}, "bfloat16 is for GPUs"),
         ({"weights": "Nonsense"}, "Nonsense"),
