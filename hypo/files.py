@@ -38,8 +38,9 @@ def write_atomically(path: Path, content: bytes | memoryview) -> None:
 
 
 @contextmanager
-def locked(path: Path, waiting: str) -> Iterator[None]:
-    """Hold the lock file at `path`; it falls when the process ends, however it ends. `waiting` is said before a wait.
+def locked(path: Path, waiting: str | None) -> Iterator[None]:
+    """Hold the lock file at `path`; it falls when the process ends, however it ends. `waiting` is said before a wait;
+    None raises an OSError instead of waiting.
 
     The file is removed while the lock is held: whoever waited at it finds that out and makes a new one.
     """
@@ -47,6 +48,8 @@ def locked(path: Path, waiting: str) -> Iterator[None]:
     try:
         lock.acquire(blocking=False)
     except filelock.Timeout:
+        if waiting is None:
+            raise
         print(waiting, file=sys.stderr, flush=True)
         lock.acquire()
     try:

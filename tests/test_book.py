@@ -152,6 +152,33 @@ def test_a_build_that_was_ended_leaves_no_kernel_and_can_be_repeated(ending, tmp
     assert "all of it" in shown(tmp_path, "page")
 
 
+REAL = ("api.md", "embeddings.ipynb", "faults.ipynb", "your_data.ipynb")
+"""Pages with tables, figures, a projection with a seed, a training and the library's own signatures."""
+TIMES = re.compile(r"[\d,.]+ (images/s|(s|min|h) of training)")
+
+
+@pytest.mark.pages
+@pytest.mark.slow
+def test_a_book_built_twice_has_the_same_pages_but_for_times(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "at another place"
+    first.mkdir()
+    write(first, root=["print(sorted({*'abc'}))"])
+    for name in REAL:
+        shutil.copy(TOP / "book" / name, first / "book")
+    chapters = "".join(f"- file: {Path(name).stem}\n" for name in REAL)
+    (first / "book" / "_toc.yml").write_text(f"format: jb-book\nroot: root\nchapters:\n{chapters}")
+    shutil.copytree(first, second)
+    made = []
+    for top in (first, second):
+        result = build(top)
+        assert result.returncode == 0, result.stderr
+        site = top / "_build" / "html"
+        assert {path.relative_to(site).name for path in site.glob("*.html")} >= {f"{Path(n).stem}.html" for n in REAL}
+        made.append({path.relative_to(site): TIMES.sub(r"\1", path.read_text()) for path in site.rglob("*.html")})
+    assert made[0].keys() == made[1].keys()
+    assert [str(page) for page in made[0] if made[0][page] != made[1][page]] == []
+
+
 def alive(pid: int) -> bool:
     """Whether the process runs; one that ended and is not yet waited for does not."""
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout

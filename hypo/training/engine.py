@@ -67,6 +67,7 @@ def run(
     settings = settled(given | {"algorithm": algorithm, "seed": seed} | overrides, root)
     benchmark, held_out, config = settings["benchmark"], settings["held_out"], configure(**settings)
     if not force and (found := recorded(config, root)):
+        _clear_remains(runs_folder() / records.name_of(found["identity"]))
         return found
     images = load(config.benchmark, size=config.size, root=root)
     if held_out is not None:
@@ -144,8 +145,8 @@ def runs_folder() -> Path:
 def _sole_owner(folder: Path) -> Iterator[None]:
     """Hold the run's lock; another process that wants it waits here. Of several ranks, the first holds it for all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = folder.with_name(f"{folder.name}.lock")
-    with locked(lock, "another process is at this run; waiting for it to end") if rank() == 0 else nullcontext():
+    waiting = "another process is at this run; waiting for it to end"
+    with locked(_lock(folder), waiting) if rank() == 0 else nullcontext():
         _meet()
         folder.mkdir(exist_ok=True)
         try:
@@ -153,6 +154,18 @@ def _sole_owner(folder: Path) -> Iterator[None]:
         finally:
             with contextlib.suppress(OSError):  # it holds a checkpoint, or a file that is not ours
                 folder.rmdir()
+
+
+def _lock(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.lock")
+
+
+def _clear_remains(folder: Path) -> None:
+    """Remove what a process left that was killed after it wrote its record, unless another is at this run."""
+    if rank() == 0 and _lock(folder).exists():
+        with contextlib.suppress(OSError), locked(_lock(folder), None):
+            checkpoint.clear(folder)
+            folder.rmdir()
 
 
 @contextlib.contextmanager

@@ -57,6 +57,7 @@ def _agrees(folder: Path) -> None:
     assert process.exitcode == 0, (folder / "log").read_text()[-2000:]
     assert same(outcome(folder), expected(folder.parent / "undisturbed")), "another record than the undisturbed run's"
     assert not [*folder.glob("records/.*.tmp")], "a half-written file was left"
+    assert not [*folder.glob("runs/*")], "a finished run left its checkpoints or its lock"
 
 
 def _last_words(folder: Path, *expected_words: str) -> None:
