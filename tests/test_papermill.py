@@ -8,7 +8,7 @@ import pytest
 
 from hypo.notebook.papermill import with_output
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.heavy
 
 TOP = Path(__file__).resolve().parents[1]
 

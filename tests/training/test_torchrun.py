@@ -25,7 +25,7 @@ from hypo.config import configure
 from hypo.training import checkpoint, engine, launch
 from hypo.training.launch import process_group
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.heavy
 
 HERE = Path(__file__).resolve()
 TORCHRUN = [
