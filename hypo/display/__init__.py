@@ -14,7 +14,7 @@ import pandas as pd
 
 from hypo.claims import OUTCOMES
 from hypo.report.table import Table, about
-from hypo.report.text import number
+from hypo.report.text import NOT_RUN, number
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def table(given: Table) -> str:
     head = "".join(f"<th{kinds[name]}>{inline(str(name))}</th>" for name in frame)
     rows = "".join(
         "<tr>"
-        + "".join(f"<td{kinds[n]}>{_cell(v, given.decimals)}</td>" for n, v in zip(frame, row, strict=True))
+        + "".join(f"<td{kinds[n]}>{_cell(n, v, given.decimals)}</td>" for n, v in zip(frame, row, strict=True))
         + "</tr>"
         for row in frame.itertuples(index=False, name=None)
     )
@@ -91,10 +91,14 @@ def inline(text: str) -> str:
     return re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", text).replace("\n", "<br>")
 
 
-def _cell(value: object, decimals: int) -> str:
+def _cell(column: object, value: object, decimals: int) -> str:
     if isinstance(value, float):
         return number(value, decimals)
-    return verdict(str(value)) if value in OUTCOMES else "" if value is None else inline(str(value))
+    if column == "outcome" and value in OUTCOMES:
+        return verdict(str(value))
+    if value == NOT_RUN:
+        return f'<span class="hypo-none">{NOT_RUN}</span>'
+    return "" if value is None else inline(str(value))
 
 
 def verdict(outcome: str) -> str:
