@@ -21,7 +21,7 @@ from hypo.data.benchmarks import REGISTRY
 from hypo.data.corruptions import CORRUPTIONS
 from hypo.model import HypoNet
 from hypo.report import cost
-from hypo.report.table import Table
+from hypo.report.table import COUNTS, MATHS, TIMES, Table
 from hypo.suggest import one_of
 from hypo.training import evidence
 from hypo.training.swad import OVERFIT_PATIENCE
@@ -202,7 +202,7 @@ def table(
         "of the runs to make. Memory is the largest of a run on the GPU, images the cache that runs share. Tables "
         "share runs, so the last row is less than the sum."
     )
-    return Table(shown, f"plan-{scale}", caption, numbers=numbers.reset_index())
+    return Table(shown, f"plan-{scale}", caption, numbers=numbers.reset_index(), also=(COUNTS,))
 
 
 def on_devices(scale: str = "paper") -> Table:
@@ -231,7 +231,7 @@ def on_devices(scale: str = "paper") -> Table:
         f"costs {RESTART:g} s each. Simulated: whatever GPU is free takes the next run. Stated speeds: {stated}."
     )
     numbers.columns = [name if isinstance(name, str) else f"on_{name[0]}_failures_{name[1]:.3f}" for name in numbers]
-    return Table(pd.DataFrame(shown), "plan-devices", caption, numbers=numbers)
+    return Table(pd.DataFrame(shown), "plan-devices", caption, numbers=numbers, also=(COUNTS,))
 
 
 def loss_growth() -> Table:
@@ -251,7 +251,7 @@ def loss_growth() -> Table:
         "A call of HypoLoss and its backward at d = 128: processor seconds of one thread, and what is kept between the "
         "two. The last column is one float32 for each pair of a sample and a class and each pair of classes."
     )
-    return Table(shown, "loss-growth", caption, numbers=rows, labels=2)
+    return Table(shown, "loss-growth", caption, numbers=rows, labels=2, also=(TIMES,))
 
 
 def largest_loss() -> Table:
@@ -264,7 +264,7 @@ def largest_loss() -> Table:
         "Samples of a batch for which three arrays of N C + C² float32, logits, their softmax and its gradient, fit "
         "into the memory of a GPU. None: the C² cosines of the separation loss alone do not."
     )
-    return Table(pd.DataFrame(rows), "loss-limits", caption)
+    return Table(pd.DataFrame(rows), "loss-limits", caption, also=(MATHS,))
 
 
 def _entries(samples: pd.Series, classes: pd.Series) -> pd.Series:
