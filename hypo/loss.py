@@ -43,7 +43,7 @@ def falling_temperature(progress: float, start: float = 1.0, end: float = 0.1, s
 
 
 class HypoLoss(nn.Module):
-    """The objective of HYPO (Eq. loss), L = lambda L_var + L_sep, and the prototypes it needs.
+    """The objective of HYPO (Section 4.1), L = lambda L_var + L_sep, and the prototypes it needs.
 
         criterion = HypoLoss(num_classes=7, dim=512)
         terms = criterion(z, y)          # z = model(images), unit vectors (N, d)
@@ -97,7 +97,7 @@ class HypoLoss(nn.Module):
             self.register_buffer("started", torch.zeros(num_classes, dtype=torch.bool))
 
     def forward(self, z: Tensor, y: Tensor, domains: Tensor | None = None) -> HypoTerms:
-        """z (N, d) unit vectors, y (N,) int64, domains (N,) int64 to add same-domain hard negatives (Eq. hard_neg)."""
+        """z (N, d) unit vectors, y (N,) int64, domains (N,) int64 to add same-domain hard negatives (Appendix D)."""
         return self.terms(*whole_batch(z, y, domains))
 
     def terms(self, z: Tensor, y: Tensor, domains: Tensor | None = None) -> HypoTerms:
@@ -141,7 +141,7 @@ class HypoLoss(nn.Module):
         check(prototypes=prototypes)
         if prototypes.shape != self.prototypes.shape:
             raise ValueError(
-                f"prototypes must be {tuple(self.prototypes.shape)}, one unit vector a class, "
+                f"prototypes must be {tuple(self.prototypes.shape)}, one unit vector per class, "
                 f"not {tuple(prototypes.shape)}"
             )
         if self.learnable:

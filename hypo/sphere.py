@@ -35,7 +35,7 @@ TINY = 1e-12
 
 @checked
 def update_prototypes(prototypes: Tensor, z: Tensor, y: Tensor, momentum: float) -> Tensor:
-    """Exponential moving average of the prototypes over a batch, sample by sample (Eq. update, Algorithm 1).
+    """Exponential moving average of the prototypes over a batch, sample by sample (Algorithm 1).
 
     For i = 1..N in order:  mu_{y_i} <- Normalize(alpha mu_{y_i} + (1 - alpha) z_i)
 
@@ -147,7 +147,7 @@ def _to(part: np.ndarray | list[int], device: torch.device) -> Tensor | list[int
 def variation_loss(
     z: Tensor, y: Tensor, prototypes: Tensor, temperature: float, domains: Tensor | None = None
 ) -> Tensor:
-    """Pull every sample to the prototype of its class (first term of Eq. loss; with `domains`, Eq. hard_neg).
+    """Pull every sample to the prototype of its class (Section 4.1; with `domains`, the form of Appendix D).
 
     L_var = -1/N sum_i log  exp(z_i . mu_{y_i} / tau) / (sum_c exp(z_i . mu_c / tau) + H_i)
     H_i   = sum_j [y_j != y_i and e_j = e_i] exp(z_i . z_j / tau)  with `domains`, 0 without
@@ -179,7 +179,7 @@ def _with_negatives(
 
 @checked
 def separation_loss(prototypes: Tensor, temperature: float) -> Tensor:
-    """Push the prototypes apart (second term of Eq. loss).
+    """Push the prototypes apart (second term of the loss in Section 4.1).
 
     L_sep = 1/C sum_i log 1/(C-1) sum_{j != i} exp(mu_i . mu_j / tau)
 
@@ -243,7 +243,7 @@ def simplex_etf(num_classes: int, dim: int, dtype: torch.dtype = torch.float32) 
 
 @checked
 def etf_gap(prototypes: Tensor) -> Tensor:
-    """Largest distance of an off-diagonal cosine from the simplex ETF's: max_{i != j} |mu_i . mu_j + 1/(C-1)|."""
+    """Largest distance of the cosine of two prototypes from the simplex ETF's, -1/(C-1); prototypes (C, d)."""
     classes = len(prototypes)
     distance = (prototypes @ prototypes.T + 1 / (classes - 1)).abs()
     return distance.masked_fill(torch.eye(classes, dtype=torch.bool, device=prototypes.device), 0).amax()

@@ -212,11 +212,11 @@ def test_swad_is_a_rule_of_selection_of_the_same_runs(tmp_path):
 
 def test_a_rule_reads_as_a_sentence():
     assert describe(compare(measure=["ood.fog", "ood.snow"])) == (
-        "accuracy under fog, snow of HYPO above that of ERM, in paired runs, with 95% confidence"
+        "accuracy under fog and snow of HYPO, each above that of ERM, in paired runs, with 95% confidence"
     )
     assert describe(compare({"momentum": [0.5, 0.9], "rule": "swad"}, {"algorithm": ["erm", "pcl"]})) == (
-        "OOD accuracy of HYPO with momentum 0.5 or 0.9, SWAD above that of ERM or PCL, in paired runs, "
-        "with 95% confidence"
+        "OOD accuracy of HYPO with momentum 0.5 and 0.9 with SWAD, each above that of each of ERM and PCL, in paired "
+        "runs, with 95% confidence"
     )
     limit = {"kind": "limit", "measure": "epsilon_hat", "of": HYPO, "below": 0.1}
     assert describe(limit) == "epsilon-hat of HYPO below 0.1 with 95% confidence"
@@ -300,7 +300,10 @@ def test_several_claims_at_once_need_all_of_them(tmp_path):
     whole = claim({"kind": "all", "claims": ["first", "second"]}, "whole", benchmark=None)
     pairs(tmp_path, (2.0, 2.1))
     row = judged(tmp_path, whole, first, second)["whole", "cpu"]
-    assert (row["outcome"], row["evidence"]) == ("not run", "supported: first; not run: second")
+    assert (row["outcome"], row["evidence"]) == (
+        "not run",
+        "supported:\n[first](claims.html#first)\nnot run:\n[second](claims.html#second)",
+    )
     for seed in (0, 1):
         run(tmp_path, 0.1, {"separation": False}, seed=seed)
     assert judged(tmp_path, whole, first, second)["whole", "cpu"]["outcome"] == "contradicted"
@@ -486,20 +489,21 @@ def test_the_table_is_tidy_and_every_outcome_has_its_evidence():
 
 def test_the_short_table_counts_all_claims():
     short, counts = headlines()
-    assert [*short] == ["claim", "outcome", "evidence", "page"]
+    assert [*short] == ["claim", "outcome", "evidence", "page", "files"]
+    assert max(map(len, short["claim"])) <= 50, "one line each"
     assert sum(counts.values()) == len(load())
     assert len(short) == sum(given.get("headline", False) for given in load()) <= 8
 
 
 @pytest.mark.parametrize(
     ("leads", "said"),
-    [((2.0, 2.1), "is ahead of"), ((-2, -2.1), "is behind"), ((9, -8), "told"), ((-9,), "has no verdict")],
+    [((2.0, 2.1), "is ahead of"), ((-2, -2.1), "is behind"), ((9, -8), "told"), ((-9,), "one seed decides nothing")],
 )
 def test_the_finding_says_what_the_runs_say(tmp_path, leads, said):
     pairs(tmp_path, leads)
     first, *_, last = report.finding(runs.load(tmp_path))
     assert said in first and "On PACS at cpu scale" in first and ("[" in first) == (len(leads) > 1)
-    assert "were tested by runs on real data" in last and "Table 4 prints +2.5 points" in first
+    assert "were tested by runs on real data" in last and "Table 4 has +2.5 points" in first
 
 
 def test_without_runs_on_real_data_the_finding_says_so(tmp_path):
@@ -542,7 +546,7 @@ def test_a_page_has_its_own_claims_and_the_digits_apart(tmp_path):
     frame = runs.load(tmp_path)
     own, aside = of_page("pacs", frame), report.on_digits(frame)
     assert own.frame["outcome"].tolist() == ["supported", "not run"] and own.about == ("real data",)
-    decided = aside.frame.set_index("the paper's claim")["on digits"]
+    decided = aside.frame.set_index("claim")["outcome"]
     assert decided["On PACS HYPO generalises to a held-out domain better than ERM."] == "contradicted"
     assert aside.about == ("digits",)
     assert "decide nothing about the paper's benchmarks" in aside.caption

@@ -20,6 +20,7 @@ from papermill.exceptions import PapermillExecutionError
 
 from hypo.config import settings
 from hypo.paper import NUMBERS
+from hypo.report.text import PAGES as TITLES
 
 BOOK = Path(__file__).resolve().parents[1] / "book"
 PAGES = sorted(BOOK.glob("*.ipynb"))
@@ -87,6 +88,12 @@ def test_the_table_of_contents_names_every_page():
     chapters = [*contents.get("chapters", []), *(c for part in contents.get("parts", []) for c in part["chapters"])]
     listed = {contents["root"], *(chapter["file"] for chapter in chapters)}
     assert listed == {path.stem for path in [*PAGES, *BOOK.glob("*.md")]}
+
+
+def test_pages_that_are_named_have_these_titles():
+    for page, title in TITLES.items():
+        first = nbformat.read(BOOK / f"{page}.ipynb", as_version=4).cells[0].source.partition("\n")[0]
+        assert re.fullmatch(rf"# {title}( \(Figure \d\))?", first)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -18,7 +18,7 @@ from hypo.runs import MEASURES
 from hypo.suggest import one_of
 
 KEYS = {"id", "claim", "where", "page", "rule"}
-OPTIONAL = {"headline", "benchmark", "paper", "note"}
+OPTIONAL = {"headline", "short", "benchmark", "paper", "note"}
 KINDS = {
     "compare": {"measure", "of", "above", "below"},
     "limit": {"measure", "of", "above", "below"},

@@ -14,7 +14,10 @@ import pandas as pd
 
 from hypo.claims import OUTCOMES
 from hypo.report.table import Table, about
-from hypo.report.text import number
+from hypo.report.text import NOT_RUN, number
+
+LONG = 40
+"""Characters beyond which a cell is a phrase or a sentence."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,11 @@ def show(what: Table | pd.DataFrame | str, name: str = "", caption: str = "", **
 def table(given: Table) -> str:
     """A table with its badges and caption, and below it the CSV of its numbers and the names of its records."""
     frame = given.frame.reset_index() if given.frame.index.names != [None] else given.frame
-    kinds = {name: "" if pd.api.types.is_numeric_dtype(frame[name]) else ' class="text"' for name in frame}
+    kinds = {name: _kind(frame[name]) for name in frame}
     head = "".join(f"<th{kinds[name]}>{inline(str(name))}</th>" for name in frame)
     rows = "".join(
         "<tr>"
-        + "".join(f"<td{kinds[n]}>{_cell(v, given.decimals)}</td>" for n, v in zip(frame, row, strict=True))
+        + "".join(f"<td{kinds[n]}>{_cell(n, v, given.decimals)}</td>" for n, v in zip(frame, row, strict=True))
         + "</tr>"
         for row in frame.itertuples(index=False, name=None)
     )
@@ -50,6 +53,14 @@ def table(given: Table) -> str:
     shown = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     below = source(given.name, given.frame if given.numbers is None else given.numbers, given.records)
     return f'<div class="hypo-table">{shown}</div>{below}'
+
+
+def _kind(column: pd.Series) -> str:
+    """Text stands at the left; long text needs some width, or a narrow page makes its row a tall one."""
+    if pd.api.types.is_numeric_dtype(column):
+        return ""
+    long = any(len(line) > LONG for value in column for line in str(value).split("\n"))
+    return f' class="text{" long" if long else ""}"'
 
 
 def badges(about: Iterable[str]) -> str:
@@ -91,10 +102,20 @@ def inline(text: str) -> str:
     return re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", text).replace("\n", "<br>")
 
 
-def _cell(value: object, decimals: int) -> str:
+def _cell(column: object, value: object, decimals: int) -> str:
     if isinstance(value, float):
         return number(value, decimals)
-    return verdict(str(value)) if value in OUTCOMES else "" if value is None else inline(str(value))
+    if column == "outcome" and value in OUTCOMES:
+        return verdict(str(value))
+    if value == NOT_RUN:
+        return f'<span class="hypo-none">{NOT_RUN}</span>'
+    return "" if value is None else _kept_together(inline(str(value)))
+
+
+def _kept_together(text: str) -> str:
+    """A mean with its deviation, and an interval, each on one line."""
+    text = text.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
+    return re.sub(r"\[[−+\d., ]+\]", lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
 
 
 def verdict(outcome: str) -> str:

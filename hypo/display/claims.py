@@ -11,6 +11,7 @@ from hypo import claims
 from hypo.display import Html, asset, inline, source, verdict
 from hypo.paper import SECTIONS
 from hypo.report.claims import commands, said, section
+from hypo.report.text import PAGES
 
 
 def listing(frame: pd.DataFrame | None = None) -> Html:
@@ -42,12 +43,12 @@ def _claim(line: Any, scales: pd.DataFrame) -> str:
         + (f"\nand {len(made) - 3} more, with other settings" if len(made) > 3 else ""),
         "Note": line.note,
         "Records": "\n".join(line.files.split()),
-        "Page": f"[{line.page}]({line.page}.html)",
+        "Page": f"[{PAGES[line.page]}]({line.page}.html)",
     }
     if line.evidence.reason:
         facts["Evidence"] = line.evidence.reason
     told = "".join(f"<dt>{html.escape(name)}</dt><dd>{inline(said)}</dd>" for name, said in facts.items() if said)
     return (
-        f'<details id="{line.id}" data-outcome="{line.outcome}" data-page="{line.page}"><summary>'
+        f'<details id="{line.id}" data-outcome="{line.outcome}" data-page="{PAGES[line.page]}"><summary>'
         f"{verdict(line.outcome)} {inline(line.claim)}</summary><dl>{told}</dl></details>"
     )

@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from hypo.figures import Themed
+from hypo.report.text import words
 
 
 def contact_sheet(
@@ -29,7 +30,7 @@ def contact_sheet(
         axes = figure.subplots()
         axes.imshow(np.concatenate([np.concatenate([*row], axis=1) for row in tiled]), interpolation="nearest")
         for ticks, names, side in ((axes.set_xticks, columns, width), (axes.set_yticks, rows, height)):
-            ticks(np.arange(len(names)) * (side + gap) + side / 2 - 0.5, [name.replace("_", " ") for name in names])
+            ticks(np.arange(len(names)) * (side + gap) + side / 2 - 0.5, [words(name) for name in names])
         axes.tick_params(length=0, top=True, bottom=False, labeltop=True, labelbottom=False)
         axes.spines[:].set_visible(False)
 

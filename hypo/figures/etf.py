@@ -10,13 +10,14 @@ from matplotlib.figure import Figure
 
 from hypo.figures import COLOURS, THEMES, Themed
 from hypo.figures.method import curves
+from hypo.report.table import MATHS
 
 
 def gap_over_steps(histories: Mapping[str, pd.DataFrame], name: str) -> Themed:
     """The gap to the simplex ETF over the steps of the optimisation, one line for each entry."""
     gaps = pd.concat({label: history["etf_gap"].clip(lower=1e-16) for label, history in histories.items()}, axis=1)
     alt = f"Largest distance of a cosine from the simplex ETF's over the steps, for {', '.join(histories)}."
-    return curves(gaps.rename_axis("step"), [*histories], "largest cosine error", alt, name, log=True)
+    return curves(gaps.rename_axis("step"), [*histories], "largest cosine error", alt, name, log=True, also=(MATHS,))
 
 
 def cosines_by_classes(reached: pd.DataFrame, dim: int) -> Themed:
@@ -44,4 +45,4 @@ def cosines_by_classes(reached: pd.DataFrame, dim: int) -> Themed:
         f"Smallest, mean and largest cosine of two prototypes in {dim} dimensions by number of classes: "
         f"they agree up to {dim + 1} classes and part beyond."
     )
-    return Themed(draw, alt, (4.8, 4.2), name="cosines-by-classes", numbers=reached)
+    return Themed(draw, alt, (4.8, 4.2), name="cosines-by-classes", numbers=reached, also=(MATHS,))

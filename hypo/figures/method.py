@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from hypo.figures import COLOURS, MARKERS, THEMES, Themed
-from hypo.report.table import DIGITS
+from hypo.report.table import DIGITS, MATHS
 
 
 def sphere(
@@ -59,11 +59,17 @@ def moving_average(path: np.ndarray, z: np.ndarray) -> Themed:
 
     alt = f"A prototype on the unit circle turns from its start towards {len(z)} numbered samples, one step for each."
     steps = pd.DataFrame(path.round(6), columns=["x", "y"]).rename_axis("step")
-    return Themed(draw, alt, (4.6, 2.7), name="moving-average", numbers=steps)
+    return Themed(draw, alt, (4.6, 2.7), name="moving-average", numbers=steps, also=(MATHS,))
 
 
 def curves(
-    history: pd.DataFrame, columns: Sequence[str], ylabel: str, alt: str, name: str = "", log: bool = False
+    history: pd.DataFrame,
+    columns: Sequence[str],
+    ylabel: str,
+    alt: str,
+    name: str = "",
+    log: bool = False,
+    also: tuple[str, ...] = (DIGITS,),
 ) -> Themed:
     """Lines over the rows of `history`, one per column, each with a dash of its own."""
 
@@ -74,4 +80,5 @@ def curves(
         axes.set(xlabel=history.index.name, ylabel=ylabel, yscale="log" if log else "linear")
         figure.legend(loc="outside upper center", ncols=1 if max(map(len, columns)) > 10 else 4)
 
-    return Themed(draw, alt, (4.6, 3.4), name=name or "-".join(columns), numbers=history[list(columns)])
+    given = name or "-".join(columns).replace(" ", "-")
+    return Themed(draw, alt, (4.6, 3.4), name=given, numbers=history[list(columns)], also=also)

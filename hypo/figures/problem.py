@@ -21,7 +21,8 @@ def problem(images: np.ndarray, domains: Sequence[str], held_out: str) -> Themed
     """Images (D, H, W, 3) uint8 of one class in every domain; below them ERM, PCL, HYPO and SWAD as drawings."""
 
     def draw(figure: Figure, theme: str) -> None:
-        top, bottom = figure.subfigures(2, height_ratios=(1, 2.9))
+        figure.get_layout_engine().set(h_pad=0.06)
+        top, bottom = figure.subfigures(2, height_ratios=(1, 2.7))
         for axes, image, name in zip(top.subplots(1, len(domains)), images, domains, strict=True):
             axes.imshow(image, interpolation="nearest")
             axes.set(xticks=(), yticks=())
@@ -39,7 +40,7 @@ def problem(images: np.ndarray, domains: Sequence[str], held_out: str) -> Themed
         "samples of other classes; HYPO draws all samples of a class to one prototype and the prototypes apart; SWAD "
         "averages the weights along the valley of the validation loss."
     )
-    return Themed(draw, alt, (5.2, 6.2), also=(DIGITS,))
+    return Themed(draw, alt, (5.2, 5.7), also=(DIGITS,))
 
 
 def _samples(spread: float) -> np.ndarray:

@@ -71,7 +71,9 @@ def dots(
         for kind, colour, marker in zip(kinds, COLOURS, MARKERS, strict=False):
             own = rows[rows[hue] == kind]
             at = [places.index(place) + shift[kind] for place in own[x]]
-            axes.scatter(at, own["value"], s=34, color=colour, marker=marker, alpha=0.7, label=kind)
+            axes.scatter(
+                at, own["value"], s=38, color=colour, marker=marker, edgecolor=ink, lw=0.6, alpha=0.85, label=kind
+            )
         for (kind, place), mean in means.items():
             at = places.index(place) + shift[kind]
             axes.hlines(mean, at - 0.1, at + 0.1, color=ink, lw=2)

@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from hypo.figures import Themed
+from hypo.report.table import DIGITS
 
 
 def first_steps(traces: Mapping[str, pd.DataFrame], column: str, label: str, log: bool = False) -> Themed:
@@ -23,4 +24,4 @@ def first_steps(traces: Mapping[str, pd.DataFrame], column: str, label: str, log
     numbers = pd.concat({name: trace[column] for name, trace in traces.items()}, axis=1)
     ends = "; ".join(f"{name}: {own.iloc[0]:.3g} to {own.iloc[-1]:.3g}" for name, own in numbers.bfill().items())
     alt = f"The {label} over the first {len(numbers)} steps, first to last: {ends}."
-    return Themed(draw, alt, (3.5, 3), name=f"first-steps-{column}", numbers=numbers)
+    return Themed(draw, alt, (3.5, 3), name=f"first-steps-{column}", numbers=numbers, also=(DIGITS,))

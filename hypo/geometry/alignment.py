@@ -9,7 +9,10 @@ from hypo.contracts import checked
 
 @checked
 def epsilon_hat(z: Tensor, y: Tensor, prototypes: Tensor) -> Tensor:
-    """How far samples are from their prototypes, 1 - 1/N sum_j mu_{y_j} . z_j (Table 14); z (N, d), y (N,), (C, d)."""
+    """How far samples are from their prototypes (Table 14): 1 minus the mean of mu_{y_j} . z_j.
+
+    z (N, d), y (N,), prototypes (C, d)
+    """
     return 1 - (z * prototypes[y]).sum(dim=1).mean()
 
 

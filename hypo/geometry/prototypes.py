@@ -14,7 +14,7 @@ from hypo.sphere import etf_gap, to_sphere
 
 
 def vmf_likelihood(z: np.ndarray, y: np.ndarray, prototypes: np.ndarray, temperature: float) -> float:
-    """Mean negative log-likelihood of the classes in a mixture of von Mises-Fisher distributions (Eq. probability vMF).
+    """Mean negative log-likelihood of the classes in a mixture of von Mises-Fisher distributions (Section 4.2).
 
     -1/N sum_i log p(y_i | z_i),  p(c | z) = p(z | c) / sum_j p(z | j),  p(z | c) = Z_d(kappa) exp(kappa mu_c . z)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from IPython.display import display
 
 from hypo import runs
+from hypo.data.benchmarks import REGISTRY
 from hypo.display import Html, show
 from hypo.figures import Themed
 from hypo.figures import results as figures
@@ -16,10 +17,21 @@ from hypo.report.corruptions import METHODS
 
 
 def one_run(page: Page) -> None:
-    """Show a page's run: its card, which class was taken for which, and the most confident mistakes of each class."""
+    """A section on a page's run: its card, which class was taken for which, the most confident mistakes of each class.
+
+    Where there is no run and none can be made, there is no section.
+    """
     if not page.ready:
-        display(show(f"`{text.command(page.config.fields())}` makes a run once the images are here."))
         return
+    notebook = "cifar10c" if page.benchmark == "cifar10" else page.benchmark if page.benchmark in REGISTRY else "pacs"
+    choice = f"held_out {page.config.held_out}" if page.config.held_out else "algorithm erm"
+    told = (
+        f"`papermill book/{notebook}.ipynb -p {choice}` makes this page for other parameters. A run that is recorded "
+        "is loaded, any other is trained. The result is the epoch chosen on validation images of the training domains. "
+        "The oracle, chosen by looking at test images, shows what that choice costs and is used nowhere else."
+    )
+    for part in (_heading("One run in detail"), show(told), page):
+        display(part)
     run = page.run()
     display(show(report.result(run)))
     outcome = report.outcomes(run)
@@ -64,6 +76,18 @@ def severities(benchmark: str) -> Themed | Html:
     means = every.groupby(["source", "method", "severity", "files"], sort=False)["value"].mean().reset_index()
     what = text.data(benchmark)
     return figures.dots(means, "method", what, "by-severity", "severity") if len(means) else _none(benchmark)
+
+
+def by_severity(benchmark: str) -> None:
+    """A section with `severities`; none where nothing was run."""
+    if len(corruptions.single(benchmark).query("severity > 0")):
+        told = "The paper gives one number per corruption. Here are ours by severity, averaged over all 19 corruptions:"
+        for part in (_heading("Accuracy by severity"), show(told), severities(benchmark)):
+            display(part)
+
+
+def _heading(title: str) -> Html:
+    return Html(f'<h2 id="{title.lower().replace(" ", "-")}">{title}</h2>')
 
 
 def _none(benchmark: str) -> Html:

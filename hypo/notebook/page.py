@@ -68,8 +68,8 @@ class Page:
         made = "Loaded from the record of an earlier run." if self.recorded else "Trained now."
         stands_in = f" The run on this page is of the embedded digits, not of {name}." if self.demo else ""
         return banner(
-            f"**{c.scale} scale**: {c.algorithm} on {run_on}, {tested}, seed {c.seed}. {made}",
-            self.why + stands_in,
+            f"**{c.scale} scale**: {text.method_name(c.algorithm)} on {run_on}, {tested}, seed {c.seed}. {made}",
+            (self.why + stands_in).strip(),
         )
 
 
@@ -131,6 +131,7 @@ def _page(
         return configure(data, algorithm, held_out, scale, seed, **overrides)
 
     stands_in, ready, given = benchmark in ("digits", *DIGITS_LIKE), True, scale
+    without_asking = benchmark in ("digits", usual) and usual in ("digits", "pacs")  # pages that need some run to show
     if given == "demo" and known and not stands_in:
         raise ValueError(f"demo scale is of the digits, and this page is about {benchmark}: choose cpu or paper")
     scale = given or choose_scale(benchmark)
@@ -139,12 +140,12 @@ def _page(
         "cpu": "The data is here, a GPU is not.",
         "demo": f"{text.data(benchmark)} is not on this machine; `hypo data {benchmark}` fetches it.",
     }.get(scale, "")
-    why = "The scale was asked for." if given else "They are built in." if benchmark == "digits" else why
+    why = "The scale was asked for." if given else "The digits come with the library." if benchmark == "digits" else why
     if scale == "demo" and not given and benchmark != "digits" and known:
         larger = [each for each in ("paper", "cpu") if recorded(configured(each)) is not None]
-        ready = bool(larger) or stands_in
-        scale = larger[0] if larger else "demo" if stands_in else "cpu"
-        why += " A run on it is recorded, and shown." if larger else ""
+        ready = bool(larger) or without_asking
+        scale = larger[0] if larger else "demo" if without_asking else "cpu"
+        why += " The page shows a run on it that is recorded." if larger else ""
     config = configured(scale)
     return Page(shown, config, recorded(config) is not None, ready, why + said, overrides)
 

@@ -102,7 +102,8 @@ def table(benchmark: str, frame: pd.DataFrame | None = None) -> Table:
     if benchmark == "pacs":
         caption.append("PCL's numbers are those of Table 2, which has no ranks.")
     caption.append(reading(found))
-    caption += dict.fromkeys(note for notes in frame.loc[frame["benchmark"] == benchmark, "notes"] for note in notes)
+    notes = dict.fromkeys(note for notes in frame.loc[frame["benchmark"] == benchmark, "notes"] for note in notes)
+    caption += [f"{note[:1].upper()}{note[1:]}." for note in notes]
     columns = ["average", *columns_of(benchmark, frame)]
     return _ranked(found, benchmark, " ".join(caption), columns, label, decimals=2 if benchmark == "cifar10" else 1)
 
@@ -114,7 +115,9 @@ def summary(frame: pd.DataFrame | None = None) -> Table:
     own = [numbers(name, frame).query("who == 'ours' and column == 'average'").assign(column=name) for name in names]
     found = beside(printed, pd.concat(own))
     caption = "Table 1: OOD accuracy in %, averaged over the held-out domains, ranked by the printed average. "
-    return _ranked(found, "table-1", caption + reading(found), ["average", *names], "all")
+    none = "No method was run here on every held-out domain of one of these benchmarks."
+    caption += reading(found) if (found["who"] == "ours").any() else none
+    return _ranked(found, "table-1", caption, ["average", *names], "all")
 
 
 def recent(frame: pd.DataFrame | None = None) -> Table:
@@ -164,7 +167,7 @@ def standing(label: str, algorithm: str = "hypo", column: str = "average") -> st
     own = placed.loc[one_of("method", algorithm, names)]
     ahead = [f"{names[name]} {row['value']:.1f}" for name, row in placed.iterrows() if row["rank"] < own["rank"]]
     behind = f", behind {text.listed(ahead)}" if ahead else ""
-    return f"{names[algorithm]}'s {own['value']:.1f} is {text.ordinal(int(own['rank']))} of {len(placed)}{behind}."
+    return f"{names[algorithm]} is {text.ordinal(int(own['rank']))} of {len(placed)} with {own['value']:.1f}{behind}."
 
 
 def disagreements() -> Table:

@@ -64,18 +64,31 @@ def on_digits(frame: pd.DataFrame | None = None) -> Table:
         "The rules of the claims applied to the embedded digits. These are statements about digits and decide nothing "
         "about the paper's benchmarks."
     )
-    names = {"claim": "the paper's claim", "outcome": "on digits", "evidence": "evidence"}
-    return Table(found[[*names]].rename(columns=names), "claims-digits", caption, found["files"], found)
+    return Table(found[["claim", "outcome", "evidence"]], "claims-digits", caption, found["files"], found)
 
 
 def headlines(frame: pd.DataFrame | None = None) -> tuple[pd.DataFrame, dict[str, int]]:
-    """The headline claims in short (claim, outcome, evidence, page), and how many of all claims have each outcome."""
+    """The headline claims in short (claim, outcome, evidence, page, files), and how many of all have each outcome."""
     found = verdicts(frame)
+    short, titles = (
+        found[found["headline"]],
+        {claim["id"]: claim.get("short", claim["claim"]) for claim in claims.load()},
+    )
+    short = short.assign(
+        claim=short["id"].map(titles), evidence=[brief(line) for line in short.itertuples()]
+    ).reset_index(drop=True)
+    return short[["claim", "outcome", "evidence", "page", "files"]], _counts(found)
+
+
+def _counts(found: pd.DataFrame) -> dict[str, int]:
     counts = found["outcome"].value_counts()
-    short = found[found["headline"]]
-    short = short.assign(evidence=[brief(line) for line in short.itertuples()]).reset_index(drop=True)
-    short = short[["claim", "outcome", "evidence", "page"]]
-    return short, {outcome: int(counts[outcome]) for outcome in OUTCOMES if outcome in counts}
+    return {outcome: int(counts[outcome]) for outcome in OUTCOMES if outcome in counts}
+
+
+def tallied(counts: dict[str, int]) -> str:
+    """How many claims have each outcome: 3 supported, 2 hold, 1 fails."""
+    several = {"holds": "hold", "holds but says nothing here": "hold but say nothing here", "fails": "fail"}
+    return ", ".join(f"{n} {outcome if n == 1 else several.get(outcome, outcome)}" for outcome, n in counts.items())
 
 
 def against_erm(benchmark: str, frame: pd.DataFrame | None = None) -> str:
@@ -86,23 +99,31 @@ def against_erm(benchmark: str, frame: pd.DataFrame | None = None) -> str:
     name, said = text.data(benchmark), []
     for scale in reversed(SCALES):
         for finding in claims.judge({"rule": AHEAD_OF_ERM}, here[here["scale"] == scale]).findings:
-            undecided = "has no verdict against ERM" if math.isnan(finding.estimate.low) else "cannot be told from ERM"
-            told = {"supported": "is ahead of ERM", "contradicted": "is behind ERM"}.get(finding.outcome, undecided)
-            said.append(f"**On {name} at {scale} scale HYPO {told}: {measured(finding)}.**")
+            side = "above" if finding.estimate.value > 0 else "below"
+            alone = f"HYPO's mean is {side} ERM's, but one seed decides nothing"
+            undecided = alone if math.isnan(finding.estimate.low) else "HYPO cannot be told from ERM"
+            decided = {"supported": "HYPO is ahead of ERM", "contradicted": "HYPO is behind ERM"}
+            told = decided.get(finding.outcome, undecided)
+            said.append(f"On {name} at {scale} scale {told}: {measured(finding)}")
     printed = paper.of_benchmark(benchmark).query("column == 'average'").set_index("algorithm")["value"]
-    if not said:
-        said.append(f"**HYPO and ERM were not compared on {name} here.**")
-    if len(printed):
-        lead = text.number(printed["hypo"] - printed["erm"], sign=True)
-        said.append(f"The paper's {paper.NUMBERS[paper.TABLES[benchmark]]} prints {lead} points on average.")
-    return " ".join(said)
+    where = f"the paper's {paper.NUMBERS[paper.TABLES[benchmark]]}" if len(printed) else ""
+    lead = text.number(printed["hypo"] - printed["erm"], sign=True) if len(printed) else ""
+    if said:
+        last = f"; {where} has {lead} points" if where else ""
+        return " ".join([*(f"**{each}.**" for each in said[:-1]), f"**{said[-1]}{last}.**"])
+    nothing = f"**HYPO and ERM were not compared on {name} here, so nothing is decided about it.**"
+    return f"{nothing} On average {where} has {lead} points for HYPO over ERM." if where else nothing
 
 
-def finding(frame: pd.DataFrame | None = None) -> list[str]:
-    """What came out, in two or three sentences: HYPO against ERM on real data, and what became of the claims."""
+def finding(frame: pd.DataFrame | None = None, names: bool = True) -> list[str]:
+    """What came out, in two or three sentences: HYPO against ERM on real data, and what became of the claims.
+
+    names  whether to name some claims of each outcome
+    """
     frame = runs.load() if frame is None else frame
     found = verdicts(frame)
-    kinds = {"supported": "held", "contradicted": "did not hold", "inconclusive": "are undecided"}
+    kinds = {"supported": ("held", "held"), "contradicted": ("was", "were"), "inconclusive": ("is", "are")}
+    ends = {"supported": "", "contradicted": " contradicted", "inconclusive": " undecided"}
     tested = found[(found["data"] != "") & found["outcome"].isin([*kinds])]
     counts = {outcome: int((tested["outcome"] == outcome).sum()) for outcome in kinds}
     if tested.empty:
@@ -113,10 +134,13 @@ def finding(frame: pd.DataFrame | None = None) -> list[str]:
         ]
     by_runs = [*dict.fromkeys(frame.loc[frame["benchmark"].isin(tested["data"]), "benchmark"])]
     sentences = [against_erm(benchmark, frame) for benchmark in by_runs]
-    sums = [f"{counts[outcome]} {words}" for outcome, words in kinds.items()]
+    sums = [f"{counts[outcome]} {words[counts[outcome] != 1]}{ends[outcome]}" for outcome, words in kinds.items()]
     sentences.append(
-        f"Of the paper's {len(found)} claims, {len(tested)} were tested by runs on real data: {text.listed(sums)}."
-        + "".join(f" **{outcome.capitalize()}:** {_named(tested, outcome)}." for outcome in kinds if counts[outcome])
+        f"Of the paper's {len(found)} claims, {len(tested)} {'was' if len(tested) == 1 else 'were'} tested by runs on "
+        f"real data: {text.listed(sums)}."
+        + "".join(
+            f" **{outcome.capitalize()}:** {_named(tested, outcome)}." for outcome in kinds if names and counts[outcome]
+        )
     )
     return sentences
 
@@ -132,7 +156,7 @@ def where(line: Any) -> str:
     """The data and scale behind a row of `verdicts`."""
     if not line.scale:
         return ""
-    return f"{text.data(line.data) if line.data else 'their benchmarks'}, {line.scale} scale"
+    return f"{text.data(line.data) if line.data else 'the benchmarks of its parts'}, {line.scale} scale"
 
 
 def printed(claim: dict[str, Any]) -> str:
@@ -151,25 +175,33 @@ def rule(given: dict[str, Any]) -> str:
     """A rule as a sentence."""
     kind, side = given["kind"], "above" if "above" in given else "below"
     measures = [MEASURES[name].words for name in claims.many(given.get("measure", []))]
-    measure = ", ".join([*measures[:1], *(words.removeprefix("accuracy under ") for words in measures[1:])])
-    of = text.label(given.get("of", {}))
+    measure = text.listed([*measures[:1], *(words.removeprefix("accuracy under ") for words in measures[1:])])
+    of = text.label(given.get("of", {}), last="and")
     if kind == "compare":
-        than = text.label(given[side])
-        return f"{measure} of {of} {side} that of {than}, in paired runs, with {CONFIDENCE:.0%} confidence"
+        several = len([*claims.settings(given[side])]) > 1
+        each = ", each" if len([*claims.settings(given["of"])]) > 1 or len(measures) > 1 else ""
+        than = f"{'each of ' if several else ''}{text.label(given[side], last='and')}"
+        return f"{measure} of {of}{each} {side} that of {than}, in paired runs, with {CONFIDENCE:.0%} confidence"
     if kind == "limit":
         return f"{measure} of {of} {side} {given[side]} with {CONFIDENCE:.0%} confidence"
     if kind == "near":
-        return f"{measure} of {of} at paper scale within {given['within']} of the printed number, interval and all"
+        return f"{measure} of {of} at paper scale: its whole interval is within {given['within']} of the printed number"
     if kind == "check":
         return CHECKS[given["name"]].rule
-    return f"all of {', '.join(given['claims'])}" if kind == "all" else f"none: {given['reason']}"
+    return f"all of these hold:\n{_links(given['claims'])}" if kind == "all" else f"none. {given['reason']}"
+
+
+def _links(names: list[str]) -> str:
+    """Claims by what they say, one per line, each a link to its place on the page of claims."""
+    said = {claim["id"]: claim["claim"].rstrip(".") for claim in claims.load()}
+    return "\n".join(f"[{said.get(name, name)}](claims.html#{name})" for name in names)
 
 
 def evidence(line: Any) -> str:
     """What was found for a row of `verdicts`, or the command that would find it."""
     found: Evidence = line.evidence
     if found.parts is not None:
-        return "; ".join(f"{outcome}: {', '.join(names)}" for outcome, names in found.parts.items())
+        return "\n".join(f"{outcome}:\n{_links(names)}" for outcome, names in found.parts.items())
     if found.counts is not None:
         return _counted(found)
     if found.reason:
@@ -200,11 +232,11 @@ def measured(finding: Finding) -> str:
 def brief(line: Any) -> str:
     """What was found for a row of `verdicts`, in a few words; nothing where nothing was run."""
     found: Evidence = line.evidence
-    on = f"{where(line)}: " if line.scale else ""
+    on = f"{where(line).removesuffix(' scale')}: " if line.scale else ""
     if not line.n or found.parts is not None:
         return ""
     if found.counts is not None:
-        return f"{on}holds in {found.counts[0]} of {found.counts[1]} {found.counts[2]}".rstrip(",")
+        return f"{on}in {found.counts[0]} of {found.counts[1]} {found.counts[2].split(' on ')[0]}".rstrip(",")
     if found.asked > 1:
         return f"{on}{len(found.findings)} of {found.asked} comparisons made"
     (only,) = found.findings
@@ -275,10 +307,9 @@ def artefacts(frame: pd.DataFrame | None = None) -> Table:
         own = found[[number in _named_in(where) for where in found["where"]]]
         records = sorted({*" ".join(own["files"]).split()})
         on = dict.fromkeys(own.loc[(own["n"] > 0) & (own["on"] != ""), "on"])
-        counts = own["outcome"].value_counts()
-        state = ", ".join(f"{counts[each]} {each}" for each in OUTCOMES if each in counts)
-        here = (f"[{page}]({page}.html)", "; ".join(on) or "none", len(records), state or "drawn as the page is built")
-        rows.append((number, shows, *here))
+        state = tallied(_counts(own)) or "none: an illustration, drawn as the page is built"
+        data = "; ".join(on) or ("none" if len(own) else "the digits")
+        rows.append((number, shows, f"[{text.PAGES[page]}]({page}.html)", data, len(records), state))
         files += records
     columns = ["in the paper", "what it shows", "here", "our data and scale", "records", "claims about it"]
     caption = (

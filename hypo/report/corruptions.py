@@ -55,8 +55,8 @@ def table(frame: pd.DataFrame | None = None, benchmark: str = "cifar10") -> Tabl
     shown.index = pd.Index([text.words(name) for name in shown.index], name="corruption")
     caption = (
         f"{'Table 3: a' if benchmark == 'cifar10' else 'A'}ccuracy in % on {text.data(benchmark)} under each "
-        "corruption, ours as the mean over its five severities (the paper does not say which it took); gain: HYPO "
-        f"minus ERM, in points. {'Ours: means over n seeds.' if found['files'].any() else 'None of it was run here.'}"
+        "corruption; the gain is HYPO minus ERM, in points. The paper does not say which severities it took. "
+        f"{'Ours: means over five severities and n seeds.' if found['files'].any() else 'None of it was run here.'}"
     )
     also = (PAPER,) if benchmark == "cifar10" else ()
     return Table(shown, f"corruptions-{benchmark}", caption, found["files"], found, decimals=2, also=also)

@@ -11,7 +11,7 @@ from hypo import records
 from hypo.config import Config, configure
 from hypo.data.benchmarks import REGISTRY
 from hypo.report import text
-from hypo.report.table import Table
+from hypo.report.table import COUNTS, TIMES, Table
 
 SEEDS = 3  # the paper's number of runs
 TIMED = {"mobilenet_v2": "MobileNetV2", "resnet18": "narrow ResNet-18"}
@@ -25,7 +25,7 @@ def facts(benchmark: str) -> str:
     images = f"{'at most ' if spec.at_most else ''}{spec.images:,} images" + (
         f" ({', '.join(by_domain)})" if by_domain else ""
     )
-    return f"{text.data(benchmark)}: {spec.num_classes} classes, {images}. Licence: {spec.licence}."
+    return f"{text.data(benchmark)} has {spec.num_classes} classes and {images}. Licence: {spec.licence}."
 
 
 def training_images(config: Config) -> int:
@@ -73,7 +73,7 @@ def table(benchmark: str, held_out: str | None = None) -> Table:
         row = SEEDS * sum(passes(configure(benchmark, "hypo", domain, scale)) for domain in tests)
         speed = images_per_second(config)
         shown[f"{scale} scale"] = {
-            "network": f"{config.backbone} at {config.size} px",
+            "network": text.network(config.backbone, config.size, config.width),
             "training images": f"{at_most}{training_images(config):,}",
             "epochs × views": f"{config.epochs} × {config.views}",
             "passes of a run": f"{at_most}{one:,}",
@@ -85,8 +85,8 @@ def table(benchmark: str, held_out: str | None = None) -> Table:
     runs = f"{SEEDS} seeds" + (f" of {len(tests)} held-out domains" if len(tests) > 1 else "")
     caption = (
         f"What it takes to train HYPO on {text.data(benchmark)}{without}. A pass is one image forward and backward; a "
-        f"row of the paper's table is {len(tests) * SEEDS} runs, {runs}. Times: {bench()['machine']['cores']} cores, "
-        "from make bench, without evaluation; no GPU was timed here."
+        f"row of the paper's table is {len(tests) * SEEDS} runs, {runs}. Times follow from the speed that `make bench` "
+        f"measured on {bench()['machine']['cores']} cores, without evaluation; no GPU was timed here."
     )
     frame = pd.DataFrame(shown).rename_axis("cost")
-    return Table(frame, f"cost-{benchmark}", caption)
+    return Table(frame, f"cost-{benchmark}", caption, also=(COUNTS, TIMES))

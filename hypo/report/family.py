@@ -15,7 +15,7 @@ from hypo import records
 from hypo.algorithms import ALGORITHMS, method
 from hypo.paper import method_name
 from hypo.report.methods import plain, relative_costs, summary
-from hypo.report.table import Table
+from hypo.report.table import TIMES, Table
 
 
 def formulas() -> dict[str, dict[str, dict[str, str]]]:
@@ -54,7 +54,7 @@ def overview() -> Table:
         "per domain. The cost is the time of a step on the digits as a multiple of ERM's, by `make bench`."
     )
     columns = ["method", "the idea", "batch", "cost"]
-    return Table(pd.DataFrame(rows, columns=columns), "methods", caption)
+    return Table(pd.DataFrame(rows, columns=columns), "methods", caption, also=(TIMES,))
 
 
 def cards(family: str) -> str:

@@ -128,11 +128,19 @@ def in_words(values: pd.DataFrame) -> str:
     rows = {name: values.xs("all domains", level=1).loc[name] for name in (MIXED, APART)}
     higher = {name: row["HYPO"] > row["ERM"] for name, row in rows.items()}
     said = {name: f"({text.number(row['HYPO'], 2)} against {text.number(row['ERM'], 2)})" for name, row in rows.items()}
+    against = values[values["HYPO"] < values["ERM"]]
+    rows_against = [
+        f"{measure}, {which} ({text.number(row['HYPO'] - row['ERM'], 3, sign=True)})"
+        for (measure, which), row in against.iterrows()
+    ]
+    none = "HYPO is below ERM in no row."
+    some = f"HYPO is below ERM in {len(against)} of {len(values)} rows: {text.listed(rows_against)}."
     return (
-        f"The domains of a class are mixed {'more' if higher[MIXED] else 'less'} under HYPO than ERM {said[MIXED]}: "
-        f"the paper's first observation {'holds' if higher[MIXED] else 'does not hold'} in this run. Its classes lie "
-        f"{'further apart' if higher[APART] else 'closer together'} {said[APART]}: "
-        f"the second {'holds' if higher[APART] else 'does not hold'}."
+        f"The domains of a class are mixed {'more' if higher[MIXED] else 'less'} under HYPO than under ERM "
+        f"{said[MIXED]}: the paper's first observation {'holds' if higher[MIXED] else 'does not hold'} in this run. "
+        f"Its classes lie {'further apart' if higher[APART] else 'closer together'} {said[APART]}: "
+        f"the second {'holds' if higher[APART] else 'does not hold'}.\n"
+        f"**Against the claim:** {some if len(against) else none}"
     )
 
 
@@ -181,5 +189,6 @@ def trained_prototypes(frame: pd.DataFrame) -> Table:
     shown = rows.groupby(["benchmark", "scale", "algorithm", "C"]).agg(**parts).reset_index()
     shown.insert(6, "ETF's separation", shown["C"] / (shown["C"] - 1))
     shown["benchmark"] = shown["benchmark"].map(text.data)
+    shown["algorithm"] = shown["algorithm"].map(paper.method_name)
     caption = "Prototypes of runs at their scale's defaults against the simplex ETF; gap and separation are means."
     return Table(shown, "etf-trained", caption, rows["file"], rows, decimals=3, labels=3)

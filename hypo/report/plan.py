@@ -22,7 +22,7 @@ from hypo.data.benchmarks import REGISTRY
 from hypo.data.corruptions import CORRUPTIONS
 from hypo.model import HypoNet
 from hypo.report import cost
-from hypo.report.table import Table
+from hypo.report.table import COUNTS, MATHS, TIMES, Table
 from hypo.sphere import BLOCK
 from hypo.suggest import one_of
 from hypo.training import evidence
@@ -204,7 +204,7 @@ def table(
         "of the runs to make. Memory is the largest of a run on the GPU, images the cache that runs share. Tables "
         "share runs, so the last row is less than the sum."
     )
-    return Table(shown, f"plan-{scale}", caption, numbers=numbers.reset_index())
+    return Table(shown, f"plan-{scale}", caption, numbers=numbers.reset_index(), also=(COUNTS,))
 
 
 def on_devices(scale: str = "paper") -> Table:
@@ -233,7 +233,7 @@ def on_devices(scale: str = "paper") -> Table:
         f"costs {RESTART:g} s each. Simulated: whatever GPU is free takes the next run. Stated speeds: {stated}."
     )
     numbers.columns = [name if isinstance(name, str) else f"on_{name[0]}_failures_{name[1]:.3f}" for name in numbers]
-    return Table(pd.DataFrame(shown), "plan-devices", caption, numbers=numbers)
+    return Table(pd.DataFrame(shown), "plan-devices", caption, numbers=numbers, also=(COUNTS,))
 
 
 def loss_growth() -> Table:
@@ -254,7 +254,7 @@ def loss_growth() -> Table:
         "two. The last column is one float32 for each pair of a sample and a class and each pair of classes. Pairs of "
         f"more than {math.isqrt(BLOCK):,} classes are made in blocks and again for the gradient, so they are not kept."
     )
-    return Table(shown, "loss-growth", caption, numbers=rows, labels=2)
+    return Table(shown, "loss-growth", caption, numbers=rows, labels=2, also=(TIMES,))
 
 
 def largest_loss() -> Table:
@@ -267,7 +267,7 @@ def largest_loss() -> Table:
         "Samples of a batch for which three arrays of float32, logits, their softmax and its gradient, fit into the "
         "memory of a GPU: N C for the variation loss, and C² for the separation loss, or a block of it."
     )
-    return Table(pd.DataFrame(rows), "loss-limits", caption)
+    return Table(pd.DataFrame(rows), "loss-limits", caption, also=(MATHS,))
 
 
 def _entries(samples: pd.Series, classes: pd.Series) -> pd.Series:

@@ -58,7 +58,7 @@ def table(benchmark: str, frame: pd.DataFrame | None = None) -> Table:
     if not printed:
         shown = shown.iloc[first["rank"].fillna(len(first)).argsort(kind="stable")].reset_index(drop=True)
     caption = (
-        f"OOD accuracy in % on {text.data(benchmark)}, averaged over its {total} held-out domains, of every method"
+        f"OOD accuracy in % on {text.data(benchmark)}, averaged over {total} held-out domains, of every method"
         f"{' in the order of the printed average' if printed else ''}. Ours: mean ± standard deviation over n seeds, "
         "selected on training-domain validation; ranks are among what was run."
     )

@@ -22,13 +22,16 @@ def facts(run: Any) -> dict[str, str]:
     tested = text.words(run["held_out"]) or "corruptions" + (
         f" ({chosen['corruptions']})" if chosen["corruptions"] else ""
     )
-    others = [f"{rule} {_percent(run[f'{rule}.ood_accuracy'])}" for rule in RULES if rule != "validation"]
+    names = {"last": "last epoch", "oracle": "oracle", "swad": "SWAD"}
+    others = [f"{names[rule]} {_percent(run[f'{rule}.ood_accuracy'])}" for rule in RULES if rule != "validation"]
     evaluated = run["evaluation_seconds"] / (run["seconds"] + run["evaluation_seconds"])
     span = run["swad.interval"]
-    averaged = f"epochs {span['first']:g} to {span['last']:g}, {span['evaluations']} evaluations"
+    averaged = f"{text.epochs(span)}, {span['evaluations']} evaluation{'s' if span['evaluations'] != 1 else ''}"
     return {
-        "run": f"{run['algorithm']} on {run['benchmark']}, {run['scale']} scale, seed {run['seed']}",
-        "model": f"{run['backbone']} at {run['size']} px, {run['epochs']} epochs of {sizes['train']:,} images",
+        "run": f"{text.method_name(run['algorithm'])} on {text.data(run['benchmark'])}, {run['scale']} scale, "
+        f"seed {run['seed']}",
+        "model": f"{text.network(run['backbone'], run['size'], run['width'])}, {run['epochs']} epochs of "
+        f"{sizes['train']:,} images",
         "selected": f"on training-domain validation ({sizes['validation']:,} images), epoch {chosen['epoch']:g}",
         "validation": _percent(run["validation.validation_accuracy"]),
         "in-distribution": f"{_percent(run['validation.id_accuracy'])} of {sizes['id_test']:,}",

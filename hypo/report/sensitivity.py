@@ -73,6 +73,43 @@ def order(benchmark: str, frame: pd.DataFrame | None = None) -> str:
     return " ".join(said) or f"On {text.data(benchmark)} no two methods share a domain and a seed: there is no order."
 
 
+def alike(frame: pd.DataFrame, run: pd.Series) -> pd.DataFrame:
+    """The runs on the data of `run` at its scale's defaults."""
+    same = (frame["benchmark"] == run["benchmark"]) & (frame["scale"] == run["scale"])
+    return frame[same & frame["at_defaults"].astype(bool)]
+
+
+def valley_example(frame: pd.DataFrame, run: pd.Series) -> pd.Series:
+    """Of the runs like `run` the one whose valley begins latest and holds several evaluations; `run` if none does."""
+    here = alike(frame, run)
+    wide = here[[bool(span["valley"]) and span["evaluations"] > 2 for span in here["swad.interval"]]]
+    starts = wide["swad.interval"].map(lambda span: span["first"] / span["last"])
+    return wide.loc[starts.idxmax()] if len(wide) else run
+
+
+def valleys(frame: pd.DataFrame, example: pd.Series, run: pd.Series) -> str:
+    """What SWAD averages in an example and in a run of a page, and how many of all runs have no valley."""
+    held_out = f"with {text.words(example['held_out'])} held out" if example["held_out"] else "on all domains"
+    which = f"{paper.method_name(example['algorithm'])} {held_out}, seed {example['seed']}"
+    said = [f"The figure is of a run of {which}. {_averaged(example, 'It')}"]
+    if example["file"] != run["file"]:
+        said.append(f"The run of this page is another one. {_averaged(run, 'It')}")
+    here = alike(frame, run)
+    none = sum(not each["valley"] for each in here["swad.interval"])
+    where = (
+        f"Of the {len(here)} recorded runs on {text.data(run['benchmark'])} at {run['scale']} scale and its defaults"
+    )
+    return " ".join([*said, f"{where}, {none} {'has' if none == 1 else 'have'} no valley."])
+
+
+def _averaged(run: pd.Series, subject: str) -> str:
+    span = run["swad.interval"]
+    if not span["valley"]:
+        return f"{subject} has no valley: the loss falls to the end, and only the last evaluation is averaged."
+    early = ", so unfinished weights are averaged too" if span["starts_at_first"] else ""
+    return f"{subject} has a valley in {text.epochs(span)}, with {span['evaluations']} evaluations{early}."
+
+
 def by_epoch(run: pd.Series, frame: pd.DataFrame) -> pd.DataFrame:
     """Accuracy on the held-out domain after each epoch, in percent, of HYPO's and ERM's runs on the data of `run`.
 

@@ -100,21 +100,30 @@ def in_spite_of(frame: pd.DataFrame, start: str, *headings: str) -> str:
         failed = group[group["failed"] > 0]
         if len(failed):
             cosine = failed["cosine"].mean()
-            where = "the heap" if cosine > COLLAPSED else "no heap"
+            where = "so they lie in the heap" if cosine > COLLAPSED else "so this is not the heap"
             count = f"{len(failed)} of {len(group)}"
-            said.append(f"{setting or 'the defaults'} ({count}; mean cosine of prototypes {cosine:.2f}: {where})")
-    return f"Failed to train although {start}: {'; '.join(said) or 'none'}, of {len(run)} runs."
+            said.append(f"{setting or 'the defaults'} in {count} (mean cosine of the prototypes {cosine:.2f}, {where})")
+    count = int((run["failed"] > 0).sum())
+    if run.empty:
+        return f"Where {start}, nothing was run."
+    if not said:
+        return f"Where {start}, none of the {len(run)} runs failed to train."
+    return f"Where {start}, {count} of {len(run)} runs failed to train all the same: {'; '.join(said)}."
 
 
 def elsewhere(frame: pd.DataFrame, benchmark: str, scale: str) -> str:
     """One sentence: how many HYPO runs on a benchmark failed to train with each start, whatever else they change."""
     here = frame[(frame["benchmark"] == benchmark) & (frame["scale"] == scale) & (frame["algorithm"] == "hypo")]
-    place = f"{text.data(benchmark)}, {scale} scale"
+    place = f"On {text.data(benchmark)} at {scale} scale"
     if here.empty:
-        return f"{place}: {text.NOT_RUN}."
-    starts = ["constant τ" if pd.isna(value) else f"τ falls from {value:g}" for value in here["start_temperature"]]
+        return f"{place} nothing was run."
+    starts = ["a constant τ" if pd.isna(value) else f"τ falling from {value:g}" for value in here["start_temperature"]]
     counts = here.groupby(starts)["failed"].agg(["sum", "size"]).itertuples()
-    return f"{place}: " + "; ".join(f"{c.Index}: {c.sum:.0f} of {c.size} runs failed to train" for c in counts) + "."
+    return (
+        f"{place} "
+        + text.listed([f"{c.sum:.0f} of {c.size} runs with {c.Index} failed to train" for c in counts])
+        + "."
+    )
 
 
 def _table(found: pd.DataFrame, shown: pd.DataFrame, name: str) -> Table:
@@ -181,6 +190,17 @@ def search_in_words(frame: pd.DataFrame) -> str:
     counts = found.groupby("algorithm", sort=False).size()
     numbers = [f"{text.method_name(name)} {count}" for name, count in counts.items()]
     said = [f"Numbers of trials: {text.listed(numbers)}."]
+    if counts.nunique() == 1:
+        said = [f"Each method had {counts.iloc[0]} trials."]
+    chosen = found[found["chosen"]]
+    usual = [configure(*(best[field] for field in MAIN)) for _, best in chosen.iterrows()]
+    rates = {*zip(chosen["lr"], chosen["head_lr"], strict=True)}
+    if len(chosen) == len(counts) and len(rates) == 1 and rates == {(each.lr, each.head_lr) for each in usual}:
+        lr, head = rates.pop()
+        said.append(
+            f"All chose the same: a rate of {lr:g}, {head:g} times that for new layers. It is the scale's default."
+        )
+        return " ".join(said)
     for algorithm, own in found.groupby("algorithm", sort=False):
         name, missing = text.method_name(algorithm), int(own["validation"].isna().sum())
         if missing:

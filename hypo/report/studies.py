@@ -24,6 +24,9 @@ BY = ["benchmark", "scale", "data"]
 """What one source of ours has in common."""
 
 
+PAIRED = " Differences are in points, over n pairs of runs that share domain, seed and split, with 95% intervals."
+
+
 class Study(NamedTuple):
     """One table or figure of the paper.
 
@@ -92,10 +95,9 @@ def table(label: str, frame: pd.DataFrame | None = None, benchmark: str | None =
     caption = (
         f"{'As in ' if benchmark else ''}{paper.NUMBERS[label]}: OOD accuracy in % on "
         f"{text.data(benchmark or study.benchmark)} by held-out domain. "
-        f"{reading(found)} Differences are in points, over n pairs of runs that share domain, seed and split, with 95% "
-        "intervals."
+        f"{reading(found)}{PAIRED if (found['who'] == 'ours').any() else ''}"
     )
-    name, also = paper.NUMBERS[label].replace(" ", "-").lower(), () if benchmark else (PAPER,)
+    name, also = paper.NUMBERS[label].replace(" ", "-").lower(), (PAPER,) if (found["who"] == "paper").any() else ()
     return Table(shown, name, caption, found["files"], found.drop(columns="settings"), also=also)
 
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from hypo.data.benchmarks import REGISTRY
 from hypo.report.text import number
 
 WIDTH, LABEL = 110, 40
 """Characters per line of `render`, of which the name of a row takes LABEL at most."""
-PAPER, DIGITS, REAL = "the paper's numbers", "digits", "real data"
-"""What numbers can be of: the badges of tables and figures."""
+PAPER, DIGITS, REAL, OWN = "the paper's numbers", "digits", "real data", "your own data"
+MATHS, COUNTS, TIMES = "mathematics", "published counts", "timings"
+"""What numbers can be of: the badges of tables and figures. The last three are of no data at all."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class Table:
     records  names of the record files behind it
     numbers  what the CSV holds; `frame` where None
     labels   how many of the first columns name a row
-    also     what the numbers are of beside what the records tell: PAPER, or DIGITS where they were computed just now
+    also     what the numbers are of beside what the records tell: PAPER; DIGITS where they were computed just now; or
+             MATHS, COUNTS, TIMES
     """
 
     frame: pd.DataFrame
@@ -46,8 +49,9 @@ class Table:
 
 def about(records: Iterable[str], also: tuple[str, ...] = ()) -> tuple[str, ...]:
     """What numbers from these records are of: their names begin with the benchmark's."""
-    found = {DIGITS if file.startswith("digits-") else REAL for file in " ".join(records).split()}
-    return (*also, *sorted(found - {*also}, reverse=True))
+    kinds = {name: DIGITS if name == "digits" else REAL for name in REGISTRY}
+    found = {kinds.get(file.partition("-")[0], OWN) for file in " ".join(records).split()}
+    return (*also, *(kind for kind in (REAL, DIGITS, OWN) if kind in found - {*also}))
 
 
 def render(table: Table) -> str:

@@ -11,13 +11,36 @@ from hypo.data.benchmarks import REGISTRY
 from hypo.paper import NAMES, method_name
 
 NOT_RUN = "not run"
+NETWORKS = {"mobilenet_v2": "MobileNetV2", "resnet18": "ResNet-18", "resnet34": "ResNet-34", "resnet50": "ResNet-50"}
+"""Backbone -> its name in prose."""
+SPELT = {"gaussian_noise": "Gaussian noise", "gaussian_blur": "Gaussian blur", "jpeg_compression": "JPEG compression"}
+"""Names of the registry that are more than their words."""
+PAGES = {
+    "method": "The method",
+    "etf": "How far apart prototypes can be",
+    "pacs": "PACS",
+    "cifar10c": "CIFAR-10-C",
+    "office_home": "Office-Home",
+    "vlcs": "VLCS",
+    "terra_incognita": "Terra Incognita",
+    "imagenet100": "ImageNet-100",
+    "summary": "All benchmarks at a glance",
+    "embeddings": "The embeddings",
+    "variation": "Variation and separation",
+    "bound": "The bound, lemma by lemma",
+    "ablations": "Ablations",
+    "tau_alpha": "Temperature and momentum",
+    "swad": "With SWAD",
+}
+"""Page of the book that claims, tables and figures of the paper belong to -> its title."""
 
 
 def number(value: float | None, decimals: int = 1, sign: bool = False) -> str:
     """A number with these decimals and a true minus sign, with a plus where `sign` asks for one; nothing for NaN."""
     if value is None or math.isnan(value):
         return ""
-    return f"{value:{'+' if sign else ''}.{decimals}f}".replace("-", "\N{MINUS SIGN}")
+    shown = value if round(value, decimals) else 0.0  # not -0.0
+    return f"{shown:{'+' if sign else ''}.{decimals}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def cell(line: Any, decimals: int = 1, missing: str = NOT_RUN, own_n: bool = False) -> str:
@@ -66,14 +89,26 @@ def settings(changed: Mapping[str, Any]) -> str:
     return ", ".join(f"{field}={value_of(value)}" for field, value in changed.items())
 
 
-def label(setting: Mapping[str, Any]) -> str:
-    """A setting, or several where values are lists: ERM; HYPO with momentum 0.5 or 0.8; HYPO with SWAD."""
+def label(setting: Mapping[str, Any], last: str = "or") -> str:
+    """A setting, or several where values are lists: ERM; HYPO with momentum 0.5 or 0.8; HYPO without hard negatives."""
     several = {field: value if isinstance(value, list) else [value] for field, value in setting.items()}
     algorithms = several.pop("algorithm", ["hypo"])
-    rules = [rule.upper() if rule == "swad" else rule for rule in several.pop("rule", []) if rule != "validation"]
-    chosen = [f"{words(field)} {' or '.join(map(value_of, values))}" for field, values in several.items()]
-    name = " or ".join(map(method_name, algorithms))
-    return f"{name} with {', '.join(chosen + rules)}" if chosen or rules else name
+    rules = [
+        f"with {rule.upper() if rule == 'swad' else rule}" for rule in several.pop("rule", []) if rule != "validation"
+    ]
+    chosen = [_with(field, values, last) for field, values in several.items()]
+    return " ".join([listed([*map(method_name, algorithms)], last), *chosen, *rules])
+
+
+def _with(field: str, values: list[Any], last: str) -> str:
+    """Values of a field as part of a label: with momentum 0.5 or 0.8; without the separation loss."""
+    if all(isinstance(value, bool) for value in values):
+        name = {"separation": "the separation loss"}.get(field, words(field))
+        return listed([f"{'with' if value else 'without'} {name}" for value in values], last)
+    if field == "prototypes":
+        kinds = {"ema": "moving averages as prototypes", "learnable": "learnable prototypes"}
+        return f"with {listed([kinds[value] for value in values], last)}"
+    return f"with {words(field)} {listed([*map(value_of, values)], last)}"
 
 
 def value_of(value: Any) -> str:
@@ -90,13 +125,25 @@ def data(benchmark: str) -> str:
 
 def words(name: str) -> str:
     """A name of the registry as words: art_painting -> art painting."""
-    return name.replace("_", " ")
+    return SPELT.get(name, name.replace("_", " "))
+
+
+def network(backbone: str, size: int, width: float = 1.0) -> str:
+    """A network and the size of its images: MobileNetV2 at 112 px, narrow ResNet-18 at 32 px."""
+    return f"{'narrow ' if width < 1 else ''}{NETWORKS.get(backbone, backbone)} at {size} px"
+
+
+def epochs(span: Mapping[str, Any]) -> str:
+    """The stretch of a run that SWAD averages: epochs 0.67 to 5."""
+    first, last = (f"{span[end]:.2f}".rstrip("0").rstrip(".") for end in ("first", "last"))
+    return f"epochs {first} to {last}"
 
 
 def place(run: Any) -> str:
     """What a run was tested on, by which method, at which scale: for captions."""
     part = words(run["held_out"]) if run["held_out"] else "the clean test images"
-    return f"{part} of {data(run['benchmark'])}, {run['algorithm']} at {run['scale']} scale, seed {run['seed']}"
+    method = method_name(run["algorithm"])
+    return f"{part} of {data(run['benchmark'])}, {method} at {run['scale']} scale, seed {run['seed']}"
 
 
 def listed(items: list[str], last: str = "and") -> str:

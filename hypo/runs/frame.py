@@ -69,7 +69,11 @@ def row(record: dict[str, Any], path: Path | None = None) -> dict[str, Any]:
         | {"split": record["split"]["fingerprint"], "sizes": record["split"]["sizes"]}
         | measures
         | record["cost"]
-        | {"device": record["environment"]["device"], "file": path.name if path else "", "path": path}
+        | {
+            "device": record["environment"]["device"].replace(", 1 threads", ", 1 thread"),
+            "file": path.name if path else "",
+            "path": path,
+        }
     )
 
 

@@ -26,16 +26,21 @@ class Measure(NamedTuple):
     percent: bool = False
 
 
+def _spelt(corruption: str) -> str:
+    """gaussian_noise -> Gaussian noise."""
+    return corruption.replace("_", " ").replace("gaussian", "Gaussian").replace("jpeg", "JPEG")
+
+
 MEASURES = {
     "ood_accuracy": Measure("OOD accuracy", percent=True),
     "id_accuracy": Measure("in-distribution accuracy", percent=True),
     "validation_accuracy": Measure("validation accuracy", percent=True),
     "epsilon_hat": Measure("epsilon-hat"),
-    "separation": Measure("mean distance 1 − cos of prototypes"),
+    "separation": Measure("mean distance between prototypes, 1 − cos,"),
     "etf_gap": Measure("ETF gap"),
     "sinkhorn": Measure("mean Sinkhorn divergence"),
-    "hard_pairs": Measure("share of nearest other-class samples from the same domain, minus that of chance,"),
-} | {f"ood.{name}": Measure(f"accuracy under {name.replace('_', ' ')}", percent=True) for name in CORRUPTIONS}
+    "hard_pairs": Measure("share of nearest other-class samples from the same domain, minus chance,"),
+} | {f"ood.{name}": Measure(f"accuracy under {_spelt(name)}", percent=True) for name in CORRUPTIONS}
 
 
 def column(domain: str) -> str:

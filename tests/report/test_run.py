@@ -136,8 +136,8 @@ def test_the_card_names_its_record_and_its_csv_has_every_rule(tmp_path):
     path = run(tmp_path, ood=0.75, rules={"oracle": {"ood_accuracy": 0.8}, "swad": {"ood_accuracy": 0.7}})
     own = runs.load(tmp_path).iloc[0]
     card = report.card(own)
-    assert "hypo on pacs, cpu scale, seed 0" in card and "75.0% on cartoon" in card
-    assert "last 75.0%, oracle 80.0%, swad 70.0%" in card and "failed" not in card
+    assert "HYPO on PACS, cpu scale, seed 0" in card and "75.0% on cartoon" in card
+    assert "last epoch 75.0%, oracle 80.0%, SWAD 70.0%" in card and "failed" not in card
     shown = report.result(own)
     assert shown.records == [path.name]
     assert set(shown.numbers) == {"validation", "last", "oracle", "swad"}

@@ -18,8 +18,8 @@ def test_without_a_record_every_cell_says_so():
     for made in (start.failures_by_start(frame, *STUDY), start.starts(frame, "hard_negatives=false", *STUDY)):
         assert (made.frame == "not run").all(axis=None) and not [*made.records]
     assert set(start.search_table(frame).frame["validation (%)"]) == {"not run"}
-    assert start.in_spite_of(frame, FALLING, *STUDY).endswith("none, of 0 runs.")
-    assert "not run" in start.elsewhere(frame, "pacs", "cpu")
+    assert start.in_spite_of(frame, FALLING, *STUDY).endswith("nothing was run.")
+    assert "nothing was run" in start.elsewhere(frame, "pacs", "cpu")
 
 
 def test_failed_runs_are_counted_by_setting_and_start(tmp_path):
@@ -39,8 +39,11 @@ def test_failed_runs_are_counted_by_setting_and_start(tmp_path):
     other = start.starts(frame, "hard_negatives=false", *STUDY).frame
     assert other.loc[CONSTANT, "failed"] == "2 of 3" and other.loc[FALLING, "failed"] == "0 of 1"
     said = start.in_spite_of(frame, FALLING, *STUDY)
-    assert "momentum=0.5 (1 of 1; mean cosine of prototypes 0.10: no heap)" in said and "hard_negatives" not in said
-    assert start.elsewhere(frame, "digits", "demo").count("of 3 runs failed") == 1
+    assert (
+        "momentum=0.5 in 1 of 1 (mean cosine of the prototypes 0.10, so this is not the heap)" in said
+        and "hard_negatives" not in said
+    )
+    assert start.elsewhere(frame, "digits", "demo").count("of 3 runs with a constant τ failed") == 1
 
 
 def test_five_seeds_of_both_starts_are_planned_for_each_ablation_of_the_paper():

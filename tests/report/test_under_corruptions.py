@@ -79,7 +79,7 @@ def test_the_corruption_table_has_gains(tmp_path):
     corrupted_runs(tmp_path, "cifar10", "cpu")
     frame = corruptions.table().frame
     assert len(frame) == 20 and frame["gain, ours, cpu scale, generated, n=2"].tolist() == pytest.approx([4] * 20)
-    assert frame.loc["gaussian noise", "gain, paper"] == pytest.approx(85.21 - 78.09)
+    assert frame.loc["Gaussian noise", "gain, paper"] == pytest.approx(85.21 - 78.09)
 
 
 def test_runs_by_domain_are_dots_of_the_largest_scale(tmp_path):
@@ -95,7 +95,7 @@ def test_the_recent_methods_are_ranked_beside_ours(tmp_path):
     corrupted_runs(tmp_path, "cifar10", "cpu")
     shown = benchmarks.recent(runs.load()).frame
     assert shown["method"].tolist() == ["HYPO", "ours, cpu scale, n=2", "SharpDRO", "EQRM"]
-    assert shown["gaussian noise"].iloc[0] == "85.21"
+    assert shown["Gaussian noise"].iloc[0] == "85.21"
 
 
 def test_the_figure_of_all_methods_has_their_numbers():
