@@ -2,7 +2,8 @@
 
 --minutes M   how long (60 by default); a log of the same code is added to, so several calls make a long one
 --examples N  that each fuzzing target is given in one call (7,000 by default: 100,000 in all)
---short       every trial but the page's once, a few hundred examples, no log: for `.ci/run`
+--soak M      instead of all that, random small runs with random faults for so many minutes, and an account of each
+--short       every trial but the page's once, a few hundred examples, ten seconds of the soak, no log: for `.ci/run`
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--examples", type=int, default=7000)
+    parser.add_argument("--soak", type=float, metavar="MINUTES")
     parser.add_argument("--short", action="store_true")
     options = parser.parse_args()
     old = json.loads(LOG.read_text()) if LOG.exists() else {}
@@ -59,21 +62,40 @@ def main() -> int:
         return log["seconds"]
 
     with tempfile.TemporaryDirectory() as place:
-        rounds = 1 if options.short else 10**6
+        if options.soak or options.short:
+            _soak(Path(place) / "soak", log, 60 * (options.soak or 1 / 6))
+        rounds = 0 if options.soak else 1 if options.short else 10**6
         tried = sum(each["tried"] for each in log["faults"].values())
         for turn in range(rounds):
             _round(Path(place), random.Random(f"{tried} {turn}"), log, options.short, until, passed)
             if time.monotonic() > started + 40 * options.minutes:  # a third of the time is for the fuzzing
                 break
-        _fuzz(Path(place), log, 30 if options.short else options.examples, until)
+        if not options.soak:
+            _fuzz(Path(place), log, 30 if options.short else options.examples, until)
         passed()
         keep(log, not options.short)
     for name, each in (log["faults"] | log["fuzzed"]).items():
         told = ", ".join(each["outcomes"]) if "outcomes" in each else f"{each['refused']:,} refused"
         print(f"{each['tried']:>7,}  {name}: {told}")
+    for name, count in (log["soak"]["faults"] | log["soak"]["runs"] if "soak" in log else {}).items():
+        print(f"{count:>7,}  soak: {name}")
     for failure in log["failures"]:
         print(f"FAILED  {failure}", file=sys.stderr)
     return int(bool(log["failures"]))
+
+
+def _soak(place: Path, log: dict[str, Any], seconds: float) -> None:
+    from soak import soak
+
+    place.mkdir()
+    each = log.setdefault("soak", {"seconds": 0.0, "faults": {}, "runs": {}})
+    faults, runs = Counter(each["faults"]), Counter(each["runs"])
+    started = time.monotonic()
+    try:
+        soak(place, random.Random(f"soak {sum(runs.values())}"), started + seconds, faults, runs)
+    except Exception as error:
+        log["failures"].append(f"soak: {type(error).__name__}: {error}"[:500])
+    each |= {"seconds": round(each["seconds"] + time.monotonic() - started, 1), "faults": faults, "runs": runs}
 
 
 def _round(
