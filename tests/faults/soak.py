@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from training.helpers import TINTS, die_beside_rename, same, start
-from trials import can_mount, damage, small_disk
+from trials import can_mount, damage, die_at_record, small_disk
 
 from hypo import records
 
@@ -71,6 +71,11 @@ def damaged_checkpoint(place: Path, run: Run, chance: random.Random, _disk: Remo
     return [process]
 
 
+def killed_in_record(place: Path, run: Run, chance: random.Random, _disk: Remount) -> list[BaseProcess]:
+    death = functools.partial(die_at_record, chance.choice([".npz", ".json"]), chance.random() < 0.5)
+    return [start(place, death, **run.settings)]
+
+
 def two_processes(place: Path, run: Run, chance: random.Random, _disk: Remount) -> list[BaseProcess]:
     both = [start(place, **run.settings) for _ in range(2)]
     if chance.random() < 0.5:
@@ -84,6 +89,7 @@ FAULTS = {
     "SIGTERM": functools.partial(signalled, signal.SIGTERM),
     "a full disk": full_disk,
     "SIGKILL after a checkpoint, which is then damaged": damaged_checkpoint,
+    "SIGKILL inside the writing of a record": killed_in_record,
     "two processes on one run, one of them killed or not": two_processes,
 }
 
