@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+OVERLAP_ON = ("cuda",)  # devices that compute while messages travel
 
 
 def world() -> int:
@@ -80,25 +83,33 @@ def _summed(x: Tensor) -> Tensor:
     return total
 
 
-def mean_over_ranks(terms: dict[str, Tensor]) -> dict[str, float]:
+def mean_over_ranks(terms: dict[str, Tensor]) -> dict[str, Tensor]:
     """The mean over ranks of each scalar; for a mean over samples, in parts of one size, that of the whole batch."""
     values = torch.stack([term.detach() for term in terms.values()]).double()
     if world() > 1:
         dist.all_reduce(values)
         values /= world()
-    return dict(zip(terms, values.tolist(), strict=True))
+    return dict(zip(terms, values.unbind(), strict=True))
 
 
 def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Average the gradients over ranks in one message, as DistributedDataParallel does in several."""
-    if world() == 1:
-        return
+    """Average the gradients over ranks in one message, once backward is done."""
     gradients = [p.grad for p in parameters if p.grad is not None]
+    if world() == 1 or not gradients:
+        return
     flat = torch.cat([g.flatten() for g in gradients])
     dist.all_reduce(flat)
     flat /= world()
     for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
         gradient.copy_(part.view_as(gradient))
+
+
+def overlapping(network: nn.Module, device: torch.device) -> Callable[[Tensor], Tensor] | None:
+    """The network, so called that its gradients are averaged over ranks while backward goes on; None where that gains
+    nothing. It is a method of torch's wrapper: a module that keeps it has the same state dict as one that does not."""
+    if world() == 1 or device.type not in OVERLAP_ON:
+        return None
+    return DistributedDataParallel(network, forward_sync_buffers=False, gradient_as_bucket_view=True).__call__
 
 
 def synchronise_batch_norm(module: nn.Module, device: torch.device) -> nn.Module:

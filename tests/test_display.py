@@ -5,8 +5,9 @@ import io
 import re
 
 import pandas as pd
+import pytest
 
-from hypo.display import banner, show
+from hypo.display import banner, inline, show
 from hypo.report.table import PAPER, Table
 
 
@@ -73,3 +74,13 @@ def test_a_banner_has_a_line_for_each_thing_it_says():
     assert banner("**demo scale**: a < b", "why") == (
         '<div class="hypo-banner"><strong>demo scale</strong>: a &lt; b<br>why</div>'
     )
+
+
+@pytest.mark.parametrize("to", ["claims.html", "claims.html#pacs-erm", "#erm"])
+def test_a_link_leads_to_a_page_or_a_place_on_it(to):
+    assert inline(f"see [it]({to})") == f'see <a href="{to}">it</a>'
+
+
+@pytest.mark.parametrize("to", ["javascript:alert(1)", "https://a.b", "#a b", "../a.html", "//a.html"])
+def test_no_other_link_is_made(to):
+    assert "<a" not in inline(f"see [it]({to})")

@@ -307,7 +307,7 @@ def test_sides_of_the_lemmas_are_their_formulas():
         pytest.approx((tail, 2 * ce * gamma / eta**2), **close) for tail in tails
     ]
     largest = [max(t * t * sum(d >= t for d in away[k]) / len(away[k]) for t in away[k]) for k in cells]
-    assert sides(frame, "Lemma C.3", "sup_eta") == [pytest.approx((v, 2 * ce * gamma), **close) for v in largest]
+    assert sides(frame, "Lemma C.3", "sup over η") == [pytest.approx((v, 2 * ce * gamma), **close) for v in largest]
     spreads = [sum((d - sum(away[k]) / len(away[k])) ** 2 for d in away[k]) / len(away[k]) for k in cells]
     assert sides(frame, "Lemma C.3, its proof") == [
         pytest.approx(v, **close) for v in zip(largest, spreads, strict=True)

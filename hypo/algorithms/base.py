@@ -13,6 +13,7 @@ A method overrides as little as makes it that method:
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from torch.utils.checkpoint import checkpoint
 
-from hypo.distributed import average_gradients, whole_batch
+from hypo.distributed import average_gradients, overlapping, whole_batch
 from hypo.sphere import to_sphere
 
 if TYPE_CHECKING:
@@ -98,11 +99,12 @@ class Algorithm(nn.Module):
         """Outputs (N, k); in training, of one part of the batch after the other where `accumulate` asks for it.
 
         The graph of a part is made anew when its gradient is needed, so one part's is in memory at a time while the
-        loss is that of the whole batch. Batch norm sees the parts; its running statistics move once.
+        loss is that of the whole batch. Batch norm sees the parts; its running statistics move once. A step passes the
+        network only through here, where its gradients may be tied to those of other ranks.
         """
         parts = self.config.accumulate if self.training else 1
         if parts == 1:
-            return self.network(images)
+            return (self.overlapped if self.training and self.overlapped else self.network)(images)
         outputs = [
             checkpoint(
                 self.network, part, use_reentrant=False, context_fn=lambda: (nullcontext(), unmoved(self.network))
@@ -137,7 +139,16 @@ class Algorithm(nn.Module):
             optimiser.zero_grad()
         with torch.autocast(loss.device.type, enabled=False):
             loss.backward(retain_graph=keep_graph)
-        average_gradients(self.parameters())
+        averaged = set(self.network.parameters()) if self.overlapped else ()
+        average_gradients(p for p in self.parameters() if p not in averaged)
+
+    overlapped: Callable[[Tensor], Tensor] | None = None
+    """The network in training, if backward averages its gradients; what is outside of it is averaged afterwards."""
+
+    def overlap(self, device: torch.device) -> None:
+        """Average the network's gradients during backward from now on, if a step is one pass and one backward."""
+        if type(self).update is Algorithm.update and self.config.accumulate == 1:
+            self.overlapped = overlapping(self.network, device)
 
     def step(self) -> None:
         """A step of every optimiser along what is in the parameters' `grad`."""

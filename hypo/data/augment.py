@@ -90,7 +90,7 @@ def augment(images: Tensor, recipe: str, generator: torch.Generator) -> Tensor:
     boxes = draw_boxes(*images.shape[2:], r, area, ratio, top, left)
     spread = torch.tensor([r.brightness, r.contrast, r.saturation, r.hue])
     changes = spread * (2 * torch.stack(factors, 1) - 1) * (jitter < r.jitter)[:, None]  # (B, 4)
-    drawn = (p.to(images.device) for p in (boxes, flip < r.flip, changes, grey < r.greyscale))
+    drawn = (p.to(images.device, non_blocking=True) for p in (boxes, flip < r.flip, changes, grey < r.greyscale))
     parts = zip(*(p.split(CHUNK) for p in (images, *drawn)), strict=True)
     return torch.cat([_augmented(r, *part) for part in parts])
 
@@ -186,7 +186,7 @@ def _grey(x: Tensor) -> Tensor:
 
 
 def _normalised(x: Tensor, r: Recipe) -> Tensor:
-    mean, std = (torch.tensor(values, device=x.device)[:, None, None] for values in (r.mean, r.std))
+    mean, std = (torch.tensor(values).to(x.device, non_blocking=True)[:, None, None] for values in (r.mean, r.std))
     return (x - mean).div_(std)
 
 

@@ -86,7 +86,7 @@ def inline(text: str) -> str:
 
     A link leads to a page of the book and nowhere else: the text may hold names that come from a reader's folders.
     """
-    text = re.sub(r"\[([^\]]+)\]\((\w+\.html(?:#[\w-]+)?)\)", r'<a href="\2">\1</a>', html.escape(text))
+    text = re.sub(r"\[([^\]]+)\]\((\w+\.html(?:#[\w-]+)?|#[\w-]+)\)", r'<a href="\2">\1</a>', html.escape(text))
     text = re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
     return re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", text).replace("\n", "<br>")
 

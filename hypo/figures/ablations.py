@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from hypo.figures import COLOURS, THEMES, Themed
 from hypo.report.table import PAPER
@@ -115,3 +116,24 @@ def valley(epochs: pd.DataFrame, name: str, alt: str, records: Sequence[str] = (
 
     inside = (np.arange(len(at)) >= start) & (np.arange(len(at)) <= end)
     return Themed(draw, alt, (6.4, 3.6), name=name, numbers=epochs.assign(averaged=inside), records=records)
+
+
+def learning_curves(rows: pd.DataFrame, where: str, name: str) -> Themed:
+    """Accuracy on the held-out domain by epoch: the mean over seeds of each method, a style for each length of a run.
+
+    rows  of `hypo.report.sensitivity.by_epoch`; where: the data in words
+    """
+    ends = rows[rows["epoch"] == rows["epochs"]].groupby(["method", "epochs"], sort=False)["value"].mean()
+
+    def draw(figure: Figure, _theme: str) -> None:
+        axes = figure.subplots()
+        lengths = rows.assign(**{"epochs in all": rows["epochs"].astype(int).astype(str)})
+        look = {"hue": "method", "style": "epochs in all", "palette": COLOURS[: rows["method"].nunique()]}
+        sns.lineplot(lengths, x="epoch", y="value", errorbar=None, markers=True, ms=6, ax=axes, **look)
+        axes.set(xlabel=f"epoch (tested on {where})", ylabel="OOD accuracy (%)")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+
+    said = "; ".join(f"{method} after {epochs:g} epochs, {mean:.0f}" for (method, epochs), mean in ends.items())
+    alt = f"Accuracy in percent on {where} by epoch, means over seeds: {said}."
+    return Themed(draw, alt, (6.4, 3.4), name=name, numbers=rows, records=rows["files"])

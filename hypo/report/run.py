@@ -23,6 +23,7 @@ def facts(run: Any) -> dict[str, str]:
         f" ({chosen['corruptions']})" if chosen["corruptions"] else ""
     )
     others = [f"{rule} {_percent(run[f'{rule}.ood_accuracy'])}" for rule in RULES if rule != "validation"]
+    evaluated = run["evaluation_seconds"] / (run["seconds"] + run["evaluation_seconds"])
     span = run["swad.interval"]
     averaged = f"epochs {span['first']:g} to {span['last']:g}, {span['evaluations']} evaluations"
     return {
@@ -36,7 +37,8 @@ def facts(run: Any) -> dict[str, str]:
         "SWAD averages": averaged + (", from the first one on" if span["starts_at_first"] else ""),
         "geometry": f"epsilon-hat {text.number(run['validation.epsilon_hat'], 3)}, "
         f"separation {text.number(chosen['separation'], 3)}",
-        "cost": f"{run['seconds']:.0f} s of training, {run['images_per_second']:.0f} images/s",
+        "cost": f"{run['seconds']:.0f} s of training, {run['images_per_second']:.0f} images/s; "
+        f"{evaluated:.0%} of all time went into evaluations",
     } | ({"failed": "this run failed to train"} if run["failed"] else {})
 
 

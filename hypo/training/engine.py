@@ -274,30 +274,35 @@ def _fit(trainer: Trainer, folder: Path, good: Path | None) -> None:
         unit="step",
         disable=rank() > 0 or not sys.stderr.isatty(),
         dynamic_ncols=True,
+        mininterval=1,
     )
     saved, pause = time.monotonic(), CHECKPOINT_SECONDS
     while trainer.step_count < trainer.total_steps:
         at, started = trainer.step_count + 1, time.monotonic()
         try:
             terms = trainer.step()
+            save = rank() == 0 and (time.monotonic() - saved > pause or at == trainer.total_steps)
+            if save:
+                trainer.check()
             stepped = time.monotonic()
             trainer.seconds += stepped - started
             entry = trainer.evaluate() if trainer.due() else None
             trainer.evaluation_seconds += time.monotonic() - stepped
         except (FloatingPointError, OffSphere, torch.linalg.LinAlgError) as error:
-            why = error if isinstance(error, FloatingPointError) else "the embeddings are NaN, infinite or all zero"
+            known = isinstance(error, FloatingPointError)
+            why = error if known else f"step {at}, the embeddings are NaN, infinite or all zero"
             raise TrainingError(
-                f"training failed at step {at}, {why}; {_left(folder)}; lower lr, now {trainer.config.lr:g}"
+                f"training failed at {why}; {_left(folder)}; lower lr, now {trainer.config.lr:g}"
             ) from error
         speed = f"{trainer.trained_images / trainer.seconds:.0f}"
-        bar.set_postfix({name: f"{value:.3f}" for name, value in terms.items()} | {"images/s": speed}, refresh=False)
-        bar.update()
+        if bar.update():  # it was drawn, once a second: a GPU is waited for to tell the terms
+            bar.set_postfix({name: f"{value:.3f}" for name, value in terms.items()} | {"images/s": speed})
         if entry:
             line = f"epoch {entry['epoch']:g}/{trainer.config.epochs}"
             line += "".join(f"  {name} {value:.3f}" for name, value in entry["train"].items())
             line += f"  validation {100 * entry['validation']['accuracy']:.1f}%  {speed} images/s"
             bar.write(line, file=sys.stderr) if not bar.disable else say(line)
-        if rank() == 0 and (time.monotonic() - saved > pause or trainer.step_count == trainer.total_steps):
+        if save:
             before = time.monotonic()
             with _safe_in(folder):
                 good = checkpoint.save(folder, trainer.step_count, trainer.state_dict(), good)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from torch.nn.utils import get_total_norm
 from hypo.algorithms import build
 from hypo.algorithms.base import Batch
 from hypo.config import Config
+from hypo.contracts import OffSphere
 from hypo.data.augment import augment, step_generator
 from hypo.data.benchmarks import data_root
 from hypo.data.imageset import ImageSet
@@ -27,6 +29,8 @@ from hypo.data.splits import Split
 from hypo.distributed import mean_over_ranks, rank, synchronise_batch_norm, world
 from hypo.training.evaluate import Evaluator
 from hypo.training.swad import Swad
+
+CHECK_STEPS = 10  # between two looks at loss and weights, for each of which a GPU is waited for
 
 
 class TrainingError(ValueError):
@@ -76,6 +80,22 @@ class ReadAhead:
         return drawn
 
 
+class Terms(Mapping[str, float]):
+    """Scalars on the device by name, each a number, which is waited for, when it is read."""
+
+    def __init__(self, scalars: dict[str, Tensor]) -> None:
+        self.scalars = scalars
+
+    def __getitem__(self, name: str) -> float:
+        return self.scalars[name].item()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.scalars)
+
+    def __len__(self) -> int:
+        return len(self.scalars)
+
+
 class Trainer:
     """The state of a run and its step; everything that a checkpoint holds is in `state_dict`."""
 
@@ -92,6 +112,7 @@ class Trainer:
         self.algorithm = synchronise_batch_norm(self.algorithm, device).to(memory_format=self.layout)
         if config.compile:
             self.algorithm.network.compile()
+        self.algorithm.overlap(device)
         self.algorithm.steppers = self.algorithm.optimisers()
         self.steps = len(parts.train) // config.batch_size
         if not self.steps:
@@ -113,7 +134,10 @@ class Trainer:
         self.swad = Swad()
         self.step_count, self.trained_images = 0, 0
         self.seconds, self.evaluation_seconds = 0.0, 0.0
-        self.sums: dict[str, float] = {}
+        self.sums: dict[str, Any] = {}
+        """Of each term over the steps since the last evaluation: tensors on the device, numbers once checked."""
+        self.unchecked: list[Tensor] = []
+        """Loss and norm of the weights (2,) of each step since the last check, on the device."""
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, dict[str, Any]] = {}
 
@@ -175,8 +199,8 @@ class Trainer:
         tensors = tuple(map(torch.from_numpy, parts))
         return tuple(part.pin_memory() for part in tensors) if self.device.type == "cuda" else tensors
 
-    def step(self) -> dict[str, float]:
-        """One step of the method."""
+    def step(self) -> Terms:
+        """One step of the method; the terms of its loss."""
         if not self.step_count:
             self.algorithm.prepare(self.evaluator)
         self.algorithm.train()
@@ -186,18 +210,35 @@ class Trainer:
         for group in (group for optimiser in self.algorithm.steppers for group in optimiser.param_groups):
             group["lr"] = 0.0 if frozen and group["pretrained"] else rate * group["factor"]
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == torch.bfloat16):
-            terms = mean_over_ranks(self.algorithm.update(batch, self.step_count / self.total_steps))
-        if not math.isfinite(terms["total"]):
-            raise FloatingPointError(f"the loss is NaN or infinite ({terms['total']})")
-        if not get_total_norm(self.algorithm.parameters()).isfinite():
-            raise FloatingPointError("the weights are NaN or infinite")
+            try:
+                terms = mean_over_ranks(self.algorithm.update(batch, self.step_count / self.total_steps))
+            except (OffSphere, torch.linalg.LinAlgError):
+                self.check()  # a step before this one may be to blame
+                raise
+        self.unchecked.append(torch.stack([terms["total"], get_total_norm(self.algorithm.parameters()).double()]))
         self.step_count += 1
         self.trained_images += self.config.views * len(self.chosen(self.step_count - 1))
         self.swad.step(self.algorithm.state_dict())
         for name, value in terms.items():
             self.sums[name] = self.sums.get(name, 0.0) + value
         self.sums["steps"] = self.sums.get("steps", 0) + 1
-        return terms
+        if self.step_count % CHECK_STEPS == 0 or self.due():
+            self.check()
+        return Terms(terms)
+
+    def check(self) -> None:
+        """Wait for the device, and refuse a loss or weights that were NaN or infinite at any step since the last check.
+
+        Evaluations and checkpoints begin with it, so none is ever of such weights.
+        """
+        seen = torch.stack(self.unchecked).tolist() if self.unchecked else []
+        for step, (loss, norm) in enumerate(seen, self.step_count - len(seen) + 1):
+            if not math.isfinite(loss):
+                raise FloatingPointError(f"step {step}, the loss is NaN or infinite ({loss})")
+            if not math.isfinite(norm):
+                raise FloatingPointError(f"step {step}, the weights are NaN or infinite")
+        self.unchecked = []
+        self.sums = {name: value.item() if isinstance(value, Tensor) else value for name, value in self.sums.items()}
 
     def due(self) -> bool:
         """Whether an evaluation follows the step just made."""
@@ -206,9 +247,11 @@ class Trainer:
 
     def evaluate(self) -> dict[str, Any]:
         """Evaluate, extend the history, and keep the weights that are the best so far."""
+        self.check()
         seen = self.evaluator.during(self.algorithm, tests=self.step_count % self.steps == 0)
         if not math.isfinite(seen["validation"]["loss"]):
-            raise FloatingPointError(f"the validation loss is NaN or infinite ({seen['validation']['loss']})")
+            why = f"the validation loss is NaN or infinite ({seen['validation']['loss']})"
+            raise FloatingPointError(f"step {self.step_count}, {why}")
         steps = self.sums.pop("steps")
         entry = {
             "epoch": self.step_count / self.steps,
@@ -230,6 +273,7 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """All that the rest of the run depends on; schedule and position in the epoch follow from the step."""
+        self.check()
         return {
             "split": self.parts.fingerprint,
             "algorithm": self.algorithm.state_dict(),
@@ -253,17 +297,20 @@ class Trainer:
         torch.set_rng_state(state["random"])
         self.step_count = state["step"]
         self.seconds, self.evaluation_seconds = state["seconds"], state["evaluation_seconds"]
-        self.trained_images, self.sums = state["trained_images"], dict(state["sums"])
+        self.trained_images, self.sums, self.unchecked = state["trained_images"], dict(state["sums"]), []
         self.history, self.best = list(state["history"]), dict(state["best"])
 
 
 def _with_local_weights(config: Config, root: Any) -> Config:
-    """Take published weights from <data root>/weights when their file lies there, so that nothing is downloaded."""
+    """Take weights from <data root>/weights when their file lies there: published ones, so that nothing is downloaded,
+    or those that a record knows as name@sha256."""
     if config.weights is None or Path(config.weights).is_file():
         return config
-    known = torchvision.models.get_model_weights(config.backbone)
-    if config.weights in known.__members__:
-        local = data_root(root) / "weights" / Path(known[config.weights].url).name
-        if local.is_file():
-            return dataclasses.replace(config, weights=str(local))
-    return config
+    known = torchvision.models.get_model_weights(config.backbone).__members__
+    name, _, digest = config.weights.partition("@")
+    if not digest and name not in known:
+        return config
+    local = data_root(root) / "weights" / (name if digest else Path(known[name].url).name)
+    if digest and not (local.is_file() and hashlib.sha256(local.read_bytes()).hexdigest().startswith(digest)):
+        raise TrainingError(f"no file {local} whose sha256 begins with {digest}: put those weights there")
+    return dataclasses.replace(config, weights=str(local)) if local.is_file() else config

@@ -12,7 +12,7 @@ from scipy import stats
 
 from hypo import records
 from hypo.config import MAIN, configure, stored
-from hypo.data.benchmarks import REGISTRY, data_version, load
+from hypo.data.benchmarks import REGISTRY, data_root, data_version, load
 from hypo.training.engine import train
 
 MEASURES = ("validation_accuracy", "id_accuracy", "ood_accuracy")
@@ -35,7 +35,7 @@ def verify(
     """Train the run of the record at `path` anew, from its first step, and compare; nothing is stored.
 
     benchmark, weights  where the reader's own folder or weights file lies, whose path no record keeps; by default under
-                        its name in the working folder
+                        its name in the working folder, weights first under <data root>/weights
 
     Bit for bit where processor, threads and versions are the same; else each accuracy must lie within the spread of the
     run's seeds: Student's 95% interval for the difference of two runs, from the other seeds of the same setting.
@@ -49,7 +49,8 @@ def verify(
         given["benchmark"] = _found("benchmark", given["benchmark"], benchmark)
     elif benchmark is not None:
         raise ValueError(f"{path.name} is of {given['benchmark']}: leave --benchmark out, --root says where that lies")
-    if "@" in (given.get("weights") or ""):
+    name, known, _ = (given.get("weights") or "").rpartition("@")
+    if known and (weights is not None or not (data_root(root) / "weights" / name).is_file()):
         given["weights"] = _found("weights", given["weights"], weights)
     config = configure(**given)
     images = load(config.benchmark, size=config.size, root=root)

@@ -2,6 +2,7 @@
 
 import io
 import math
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -305,6 +306,27 @@ def test_a_frozen_backbone_rests_while_the_head_learns():
     trainer.step()
     moved = {name for name, p in trainer.algorithm.named_parameters() if not torch.equal(p, weights[name])}
     assert "network.conv1.weight" in moved
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_gradients_that_backward_averages_are_not_averaged_again(monkeypatch, variant):
+    """The network's in one pass of a step that has one backward; all gradients after every backward of other steps."""
+    passed, sent = [], []
+
+    def overlapping(network: torch.nn.Module, _device: torch.device) -> Callable[[Tensor], Tensor]:
+        return lambda images: (passed.append(images), network(images))[1]
+
+    monkeypatch.setattr(base, "overlapping", overlapping)
+    monkeypatch.setattr(base, "average_gradients", lambda parameters: sent.append({*parameters}))
+    trainer, in_parts = (small_trainer(**VARIANTS[variant], accumulate=n) for n in (1, 2))
+    every, network = (set(module.parameters()) for module in (trainer.algorithm, trainer.algorithm.network))
+    trainer.step()
+    own_step = type(trainer.algorithm).update is not base.Algorithm.update
+    assert len(passed) == (0 if own_step else 1)
+    assert sent == ([every] * len(sent) if own_step else [every - network])
+    trainer.evaluate()
+    in_parts.step()
+    assert len(passed) == (0 if own_step else 1) and sent[-1] == {*in_parts.algorithm.parameters()}
 
 
 def test_batches_per_domain_have_as_many_of_each_in_turns_and_pass_through_all():

@@ -17,6 +17,7 @@ import torch
 from helpers import SMALL, one_thread, run, same, small_digits, small_runs  # noqa: F401
 from PIL import Image
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import hypo
 from hypo.algorithms import ALGORITHMS
@@ -26,7 +27,7 @@ from hypo.data.corruptions import CORRUPTIONS
 from hypo.data.splits import split
 from hypo.model import HypoNet
 from hypo.training import engine, evaluate
-from hypo.training.trainer import Trainer, TrainingError, choose_layout
+from hypo.training.trainer import CHECK_STEPS, Trainer, TrainingError, choose_layout
 
 CPU, DIGITS = torch.device("cpu"), small_digits()
 
@@ -264,15 +265,20 @@ def test_a_learning_rate_that_explodes_ends_the_run(small):
     assert not [*small.glob("records/*")]
 
 
-@pytest.mark.parametrize("algorithm", ["hypo", "erm"])
-def test_nan_ends_the_run_with_the_step_and_the_last_good_checkpoint(small, monkeypatch, algorithm):
+def poison(monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
+    """From now on the images of this step, counted from 1, are NaN."""
     batch = Trainer.batch
 
     def poisoned(trainer: Trainer, step: int):
         whole = batch(trainer, step)
-        return whole._replace(images=whole.images * (float("nan") if step == 8 else 1))
+        return whole._replace(images=whole.images * (float("nan") if step == failing - 1 else 1))
 
     monkeypatch.setattr(Trainer, "batch", poisoned)
+
+
+@pytest.mark.parametrize("algorithm", ["hypo", "erm"])
+def test_nan_ends_the_run_with_the_step_and_the_last_good_checkpoint(small, monkeypatch, algorithm):
+    poison(monkeypatch, 9)
     monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0)
     monkeypatch.setattr(engine, "CHECKPOINT_PAUSE", 0)
     with pytest.raises(TrainingError, match=r"^training failed at step 9, .*NaN") as caught:
@@ -280,6 +286,24 @@ def test_nan_ends_the_run_with_the_step_and_the_last_good_checkpoint(small, monk
     kept = max(small.glob("runs/*/step-*"))
     assert kept.name.startswith("step-000000008-")
     assert f"the last good checkpoint is {kept.name}" in str(caught.value)
+
+
+def test_a_failure_that_is_found_later_is_told_by_the_step_that_failed(small, monkeypatch):
+    poison(monkeypatch, 2)
+    with pytest.raises(TrainingError, match=r"^training failed at step 2, the loss is NaN or infinite \(nan\); "):
+        run(algorithm="erm", evaluations=1)
+    assert not [*small.glob("runs/*/step-*")]
+
+
+@pytest.mark.parametrize("use", [Trainer.evaluate, Trainer.state_dict])
+def test_what_failed_unseen_is_neither_evaluated_nor_stored(monkeypatch, use):
+    poison(monkeypatch, 2)
+    made = trainer(algorithm="erm", evaluations=1)
+    for _ in range(3):
+        made.step()
+    with pytest.raises(FloatingPointError, match=r"^step 2, the loss is NaN"):
+        use(made)
+    assert not made.best and not made.swad.means
 
 
 def test_a_network_that_only_evaluation_finds_ruined_is_not_kept(small, monkeypatch):
@@ -297,6 +321,41 @@ def test_a_network_that_only_evaluation_finds_ruined_is_not_kept(small, monkeypa
 
 
 # The step
+
+
+class Reads(TorchDispatchMode):
+    """Counts the numbers that are read from tensors; a GPU would be waited for at each."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, _types, args=(), kwargs=None):
+        self.count += function is torch.ops.aten._local_scalar_dense.default
+        return function(*args, **kwargs or {})
+
+
+def test_nothing_is_read_from_the_device_between_two_checks(monkeypatch):
+    made, reading, tolist = trainer(algorithm="erm", batch_size=4, evaluations=1), [], torch.Tensor.tolist
+    monkeypatch.setattr(torch.Tensor, "tolist", lambda tensor: (tensor.sum().item(), tolist(tensor))[1])  # seen so
+    with Reads() as reads:
+        for step in range(1, made.steps + 1):
+            before = reads.count
+            made.step()
+            reading += [step] if reads.count > before else []
+    assert reading == [*range(CHECK_STEPS, made.steps, CHECK_STEPS), made.steps]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="never run on a GPU: there is none")
+def test_a_gpu_is_not_waited_for_between_two_checks():
+    plain = trainer(algorithm="erm", batch_size=4, evaluations=1)
+    made = Trainer(plain.config, plain.images, plain.parts, torch.device("cuda"))
+    made.step()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(2, CHECK_STEPS):
+            made.step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 class Mlp(nn.Module):
@@ -390,3 +449,21 @@ def test_what_is_stored_of_embeddings_keeps_their_cosines(n, d):
     assert after.shape[1] <= d and np.array_equal(stored["id_test_y"], np.arange(n))
     worst = np.abs(before @ before.T - after @ after.T)
     assert worst.mean() < 0.01 and worst.max() < 0.1  # a sample may lie along a direction that few others share
+
+
+def test_weights_in_the_data_folder_are_known_by_name_and_content(tmp_path, monkeypatch):
+    monkeypatch.setenv("HYPO_DATA", str(tmp_path / "data"))
+    (tmp_path / "data" / "weights").mkdir(parents=True)
+    file = tmp_path / "data" / "weights" / "mine.pth"
+    torch.save(trainer().algorithm.network.backbone.state_dict(), file)
+    known = run(epochs=1, weights=str(file))["config"]["weights"]
+    assert known.startswith("mine.pth@")
+    (path,) = (tmp_path / "records").glob("*.json")
+    before = path.stat().st_mtime_ns
+    run(epochs=1, weights=known)
+    assert [*(tmp_path / "records").glob("*.json")] == [path] and path.stat().st_mtime_ns == before
+    run(epochs=1, weights=known, force=True)
+    assert [*(tmp_path / "records").glob("*.json")] == [path] and path.stat().st_mtime_ns > before
+    file.write_bytes(b"other weights")
+    with pytest.raises(TrainingError, match=r"whose sha256 begins with .*: put those weights there"):
+        run(epochs=1, weights=known, force=True)

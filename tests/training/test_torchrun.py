@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,10 @@ from PIL import Image
 from torch import Tensor, nn
 
 from hypo import distributed, records
-from hypo.algorithms import ALGORITHMS
-from hypo.training import engine, launch
+from hypo.algorithms import ALGORITHMS, build
+from hypo.algorithms.base import Algorithm
+from hypo.config import configure
+from hypo.training import checkpoint, engine, launch
 from hypo.training.launch import process_group
 
 pytestmark = pytest.mark.processes
@@ -35,12 +39,17 @@ TORCHRUN = [
 FIELDS = {"scale": "demo", "held_out": "b", "precision": "float64", "size": 16, "width": 0.125, "dim": 8, "lr": 0.01}
 FIELDS |= {"batch_size": 10, "epochs": 1, "views": 2, "evaluations": 2}
 OTHERS = [name for name in ALGORITHMS if name != "hypo"]
+OWN_STEP = {"mldg", "sharpdro"}  # several backward passes: their gradients are averaged after each
 UNEVEN = (7, 3)  # samples of the batch-norm check on each rank
 
 
-def environment(folder: Path) -> dict[str, str]:
+TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="never run on GPUs: there are no two")
+
+
+def environment(folder: Path, device: str = "cpu") -> dict[str, str]:
     outputs = {f"HYPO_{name.upper()}": str(folder / name) for name in ("records", "runs", "data")}
-    return outputs | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(HERE.parents[2])}
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
+    return outputs | hidden | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parents[2])}
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +66,10 @@ def benchmark(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_alone(benchmark: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str) -> dict[str, Any]:
-    for name, value in environment(folder).items():
+def run_alone(
+    benchmark: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str, device: str = "cpu"
+) -> dict[str, Any]:
+    for name, value in environment(folder, device).items():
         monkeypatch.setenv(name, value)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -86,15 +97,17 @@ def leaves(value: Any, name: str = ""):
         yield name, value
 
 
-def test_two_processes_make_the_run_of_one(benchmark, tmp_path, monkeypatch):
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, TWO_GPUS])])
+def test_two_processes_make_the_run_of_one(benchmark, tmp_path, monkeypatch, device):
     options = [f"--{name.replace('_', '-')}={str(value).lower()}" for name, value in FIELDS.items()]
     command = [*TORCHRUN, "-m", "hypo", "train", f"--benchmark={benchmark}", "--algorithm=hypo", *options]
-    done = subprocess.run(command, env=os.environ | environment(tmp_path / "two"), capture_output=True, text=True)
+    variables = os.environ | environment(tmp_path / "two", device)
+    done = subprocess.run(command, env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (path,) = (tmp_path / "two" / "records").glob("*.json")
     assert sum(line.startswith("epoch ") for line in done.stderr.splitlines()) == 2
     assert done.stdout.count("blobs") == 1
-    alone = run_alone(benchmark, tmp_path / "one", monkeypatch, "hypo")
+    alone = run_alone(benchmark, tmp_path / "one", monkeypatch, "hypo", device)
     assert_same_run(records.read(path), alone)
     (other,) = (tmp_path / "one" / "records").glob("*.json")
     for name, array in records.embeddings(other).items():
@@ -127,8 +140,17 @@ def batch() -> tuple[nn.Module, Tensor, Tensor]:
     return layer, torch.randn(sum(UNEVEN), 4, 3, 5, dtype=torch.float64), torch.rand(10, 4, 3, 5, dtype=torch.float64)
 
 
+def noted(algorithm: Algorithm, overlap: Callable[..., None], folder: Path, device: torch.device) -> None:
+    """`overlap`, leaving a file for each method that does."""
+    overlap(algorithm, device)
+    if algorithm.overlapped:
+        (folder / f"overlaps-{algorithm.config.algorithm}").touch()
+
+
 def in_rank(benchmark: str, folder: Path) -> None:
-    """What each of two processes does in the test below: batch norm, two runs, and a run that would take hours."""
+    """What each of two processes does in the test below: batch norm, a run of each method with gradients averaged after
+    backward, one with gradients averaged during it, as on GPUs, and a run that would take hours."""
+    warnings.simplefilter("error")
     os.environ |= environment(folder)
     engine.CHECKPOINT_SECONDS = 0.1
     with process_group():
@@ -139,6 +161,11 @@ def in_rank(benchmark: str, folder: Path) -> None:
         torch.save(normalised(layer[0], x[mine], weight[mine]), folder / f"norm-{rank}.pt")
         for algorithm in OTHERS:
             engine.run(benchmark, algorithm, **FIELDS)
+        os.environ |= environment(folder / "overlapped")
+        distributed.OVERLAP_ON, Algorithm.overlap = ("cpu",), functools.partialmethod(noted, Algorithm.overlap, folder)
+        for algorithm in ALGORITHMS:
+            engine.run(benchmark, algorithm, **FIELDS)
+        os.environ |= environment(folder)
         (folder / f"pid-{rank}").write_text(str(os.getpid()))
         engine.run(benchmark, "hypo", **FIELDS | {"epochs": 10_000})
 
@@ -169,10 +196,24 @@ def test_a_rank_that_dies_ends_the_run_with_a_sentence(broken):
     ]
 
 
-@pytest.mark.parametrize("algorithm", OTHERS)
-def test_other_methods_too_are_the_same_on_two_processes(broken, benchmark, tmp_path, monkeypatch, algorithm):
-    (path,) = (broken[0] / "records").glob(f"*-{algorithm}-*.json")
-    assert_same_run(records.read(path), run_alone(benchmark, tmp_path, monkeypatch, algorithm))
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_method_is_the_same_on_two_processes(broken, benchmark, tmp_path, monkeypatch, algorithm):
+    """Whether gradients are averaged after backward, or during it."""
+    made = [*broken[0].glob(f"**/records/*-{algorithm}-*.json")]
+    assert len(made) == (1 if algorithm == "hypo" else 2)
+    alone = run_alone(benchmark, tmp_path, monkeypatch, algorithm)
+    for path in made:
+        assert_same_run(records.read(path), alone)
+
+
+def test_gradients_are_averaged_during_backward_where_a_step_has_one(broken):
+    assert {path.name.removeprefix("overlaps-") for path in broken[0].glob("overlaps-*")} == {*ALGORITHMS} - OWN_STEP
+
+
+def test_a_checkpoint_of_such_a_run_is_like_any_other(broken, benchmark):
+    (folder,) = broken[0].glob("runs/*-hypo-*/")
+    plain = build(configure(str(benchmark), "hypo", **FIELDS), 3, 2)
+    assert list(checkpoint.latest(folder)[1]["algorithm"]) == list(plain.state_dict())
 
 
 def test_batch_norm_over_ranks_is_batch_norm_of_the_whole_batch(broken):

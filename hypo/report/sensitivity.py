@@ -1,0 +1,91 @@
+"""Whether the order of methods depends on the rule that chooses the weights of a run, or on its length."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from hypo import paper, records, runs
+from hypo.algorithms import ALGORITHMS
+from hypo.report import text
+from hypo.report.table import Table
+
+RULES = {"validation": "epoch chosen on validation", "last": "last epoch", "swad": "SWAD"}
+LEAD = "HYPO minus ERM"
+
+
+def by_rule(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
+    """OOD accuracy of the methods run on a benchmark under each rule, over the domains and seeds that all of them have.
+
+    frame    runs; those at their scale's defaults where None
+    Returns  one row per scale, data, row (a method, or LEAD in points) and rule, with the fields of `summarise`; of one
+             scale the methods that share no run with HYPO are left out
+    """
+    frame = runs.load(at_defaults=True) if frame is None else frame
+    here, parts = frame[(frame["benchmark"] == benchmark) & (frame["held_out"] != "")], []
+    for _, own in here.groupby(["scale", "data"], sort=False):
+        keys = {name: {*zip(of["held_out"], of["seed"], strict=True)} for name, of in own.groupby("algorithm")}
+        known = [name for name in ALGORITHMS if keys.get(name, set()) & keys.get("hypo", set())]
+        shared = set.intersection(*(keys[name] for name in known)) if known else set()
+        own = own[[key in shared for key in zip(own["held_out"], own["seed"], strict=True)]]
+        for rule in RULES:
+            sides = {name: {"algorithm": name, "rule": rule} for name in known}
+            rows = {name: runs.values(own, side, "ood_accuracy") for name, side in sides.items()}
+            if {"hypo", "erm"} <= {*known}:
+                rows[LEAD] = runs.leads(own, sides["hypo"], sides["erm"])
+            parts += [single.assign(row=name, rule=rule) for name, single in rows.items()]
+    columns = ["scale", "data", "row", "rule"]
+    single = pd.concat(parts) if parts else runs.values(here[:0], {}, "ood_accuracy").assign(row="", rule="")
+    return runs.summarise(single, columns)
+
+
+def table(benchmark: str, frame: pd.DataFrame | None = None) -> Table:
+    """`by_rule` as a page shows it."""
+    found = by_rule(benchmark, frame)
+    cells = [(text.difference if line.row == LEAD else text.cell)(line) for line in found.itertuples()]
+    names = [name if name == LEAD else paper.method_name(name) for name in found["row"]]
+    wide = found.assign(cell=cells, method=names, rule=found["rule"].map(RULES))
+    shown = wide.pivot_table(index=["scale", "method"], columns="rule", values="cell", aggfunc="first", sort=False)
+    shown = shown.rename_axis(columns=None).reset_index()
+    caption = (
+        f"OOD accuracy in % on {text.data(benchmark)} under three rules that choose the weights of a run: mean over "
+        "held-out domains ± standard deviation over seeds, over the domains and seeds that every method listed has. "
+        "Differences are in points, with 95% intervals."
+    )
+    return Table(shown, f"rules-{benchmark}", caption, found["files"], found, labels=2)
+
+
+def order(benchmark: str, frame: pd.DataFrame | None = None) -> str:
+    """A sentence per scale: the methods under each rule, the best first, or that there are none to compare."""
+    found, said = by_rule(benchmark, frame).query("row != @LEAD"), []
+    for (scale, _), own in found.groupby(["scale", "data"], sort=False):
+        orders = {
+            rule: tuple(paper.method_name(name) for name in of.sort_values("value", ascending=False)["row"])
+            for rule, of in own.groupby("rule", sort=False)
+        }
+        if len(next(iter(orders.values()))) < 2:
+            continue
+        where = f"On {text.data(benchmark)} at {scale} scale"
+        if len({*orders.values()}) == 1:
+            said.append(f"{where} the order is the same under every rule: {', '.join(next(iter(orders.values())))}.")
+        else:
+            each = [f"{', '.join(names)} ({RULES[rule]})" for rule, names in orders.items()]
+            said.append(f"{where} the order depends on the rule: {'; '.join(each)}.")
+    return " ".join(said) or f"On {text.data(benchmark)} no two methods share a domain and a seed: there is no order."
+
+
+def by_epoch(run: pd.Series, frame: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy on the held-out domain after each epoch, in percent, of HYPO's and ERM's runs on the data of `run`.
+
+    frame    runs of any setting; those that change nothing but `epochs` are taken
+    Returns  one row per run and epoch: method, epochs (length of the run), seed, epoch, value, files
+    """
+    same = (frame[["benchmark", "data", "scale", "held_out"]] == run[["benchmark", "data", "scale", "held_out"]]).all(
+        axis=1
+    )
+    here, rows = frame[same & frame["algorithm"].isin(["hypo", "erm"])], []
+    for _, own in here[[set(changed) <= {"epochs"} for changed in here["changed"]]].iterrows():
+        for each in records.read(own["path"])["epochs"]:
+            if (accuracy := each["ood_test"]["accuracy"]) is not None:
+                known = {"method": paper.method_name(own["algorithm"]), "epochs": own["epochs"], "seed": own["seed"]}
+                rows.append(known | {"epoch": each["epoch"], "value": 100 * accuracy, "files": own["file"]})
+    return pd.DataFrame(rows, columns=["method", "epochs", "seed", "epoch", "value", "files"])
