@@ -124,10 +124,10 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     path = Path(path)
     try:
         record = json.loads(path.read_bytes(), parse_constant=int)  # int() refuses NaN, as JSON does
-    except ValueError:
+    except (ValueError, RecursionError):  # of JSON that is nested too deep to be read
         raise ValueError(f"{path.name} is not JSON: restore it, or delete it and run again") from None
     if isinstance(record, dict) and record.get("schema", VERSION) != VERSION:
-        raise ValueError(f"{path.name} is of schema {record['schema']}, not {VERSION}: delete it and run again")
+        raise ValueError(f"{path.name} is of schema {record['schema']!r}, not {VERSION}: delete it and run again")
     digest = _digest(record) if isinstance(record, dict) else ""
     if digest not in _sound or record.get("digest") != digest:
         if problem := _fault(record):

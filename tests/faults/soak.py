@@ -24,6 +24,7 @@ from trials import can_mount, damage, die_at_record, small_disk
 
 from hypo import records
 
+ASKED = "asked for"
 WHOLE = "complete and right when the time was over"
 LATER = "stopped by the last fault, complete and right when asked for once more"
 Remount = Callable[[str], None] | None
@@ -107,6 +108,7 @@ def soak(place: Path, chance: random.Random, until: float, faults: Counter[str],
         while time.monotonic() < until:
             if not asked or chance.random() < 0.3:
                 asked.append(Run(len(asked), chance, references))
+                outcomes[ASKED] += 1
             run = chance.choice(asked[-5:])
             fault = chance.choice([name for name in FAULTS if remount or name != "a full disk"])
             processes = FAULTS[fault](place, run, chance, remount)

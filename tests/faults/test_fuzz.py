@@ -7,6 +7,7 @@ dozen examples; `make faults` calls the same functions with many more and counts
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import io
 import json
@@ -57,7 +58,7 @@ def fuzzed(what: str, **arguments: Any) -> Callable:
                 REFUSED[what] += not check(**drawn)
 
         def test(examples: int) -> Callable[[], None]:
-            quiet = {"database": None, "phases": PHASES, "suppress_health_check": list(HealthCheck)}
+            quiet = {"database": None, "deadline": None, "phases": PHASES, "suppress_health_check": list(HealthCheck)}
             same = examples <= EXAMPLES  # short forms try the same examples everywhere
             return settings(max_examples=examples, derandomize=same, **quiet)(given(**arguments)(counted))
 
@@ -433,6 +434,45 @@ def taken(content: bytes) -> bool:
 )
 def test_any_yaml(value):
     return taken(yaml.safe_dump(value).encode())
+
+
+@functools.cache
+def parsed_claims() -> list[dict[str, Any]]:
+    return yaml.safe_load(claims())
+
+
+@functools.cache
+def places_in_claims() -> list[tuple[str | int, ...]]:
+    """Where a value stands in data/claims.yml: its number in the list, its keys and numbers below."""
+
+    def below(value: Any, at: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:
+        inner = value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else [])
+        return [at, *(place for key, item in inner for place in below(item, (*at, key)))]
+
+    return below(parsed_claims(), ())[1:]
+
+
+@fuzzed(
+    "claims.yml with another value",
+    where=st.integers(0, 1 << 20),
+    value=st.recursive(
+        st.none()
+        | st.integers()
+        | st.floats()
+        | st.booleans()
+        | st.text(max_size=4)
+        | st.sampled_from(["hypo", "pacs"]),
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+        max_leaves=4,
+    ),
+)
+def test_claims_with_another_value(where, value):
+    first, *inner = places_in_claims()[where % len(places_in_claims())]
+    changed = whole = [copy.deepcopy(parsed_claims()[first])]
+    for key in (place := [0, *inner])[:-1]:
+        changed = changed[key]
+    changed[place[-1]] = value
+    return taken(yaml.safe_dump(whole).encode())
 
 
 def a_table(content: bytes, kind: str) -> bool:
