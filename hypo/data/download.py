@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import errno
 import hashlib
 import html
 import http.client
@@ -34,7 +34,7 @@ BLOCK = 1 << 20  # bytes
 LARGEST = 1 << 30  # bytes that an archive may unpack to, and GROWTH times its own size more
 GROWTH = 50
 BROKEN = (
-    *(zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, struct.error, EOFError),
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError),
     *(ValueError, RuntimeError, OverflowError),  # zipfile: names that are no text, unknown or encrypted content, sizes
 )
 """What the readers of archives raise about a damaged one."""
@@ -143,7 +143,11 @@ def intact(archive: Path) -> Iterator[None]:
     """Say of an archive that breaks while it is read that it is damaged."""
     try:
         yield
+    except DownloadError:
+        raise
     except BROKEN as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise  # of the disk; what the readers raise has no number, or that of a place outside the file
         raise DownloadError(
             f"{archive} is damaged ({error}); delete it and run the command again to fetch it anew"
         ) from error
