@@ -196,11 +196,10 @@ def _train(args: argparse.Namespace) -> int:
 
 def _held_out(benchmark: str, word: str) -> str | None:
     """The domain that `--held-out` names; "none" is no domain, unless the reader's folder has one of that name."""
-    from pathlib import Path
-
     from hypo.data.benchmarks import REGISTRY
+    from hypo.files import expanded
 
-    own = benchmark not in REGISTRY and (Path(benchmark).expanduser() / word).is_dir()
+    own = benchmark not in REGISTRY and (expanded(benchmark) / word).is_dir()
     return word if own or word != "none" else None
 
 

@@ -25,7 +25,7 @@ import fastjsonschema
 import jsonschema
 import numpy as np
 
-from hypo.files import write_atomically
+from hypo.files import expanded, write_atomically
 
 VERSION = 2
 RULES = ("validation", "last", "oracle", "swad")
@@ -42,7 +42,7 @@ def home() -> Path:
 def folder() -> Path:
     """Where records lie: $HYPO_RECORDS, else data/records of the working copy, else ./data/records."""
     given = os.environ.get("HYPO_RECORDS")
-    return Path(given).expanduser() if given else home() / "records"
+    return expanded(given) if given else home() / "records"
 
 
 @functools.cache

@@ -30,7 +30,7 @@ from hypo.data.benchmarks import REGISTRY, data_version, load, locate, refuse_in
 from hypo.data.imageset import ImageSet
 from hypo.data.splits import split
 from hypo.distributed import rank, world
-from hypo.files import locked
+from hypo.files import expanded, locked
 from hypo.suggest import one_of, sentence
 from hypo.training import checkpoint
 from hypo.training.trainer import Trainer, TrainingError, choose_device
@@ -120,7 +120,7 @@ def settled(settings: dict[str, Any], root: str | os.PathLike[str] | None = None
 def _resolve(benchmark: str, scale: str | None, root: str | os.PathLike[str] | None) -> tuple[str, str]:
     """The benchmark and scale to run: a named benchmark that is not on disk falls back to the embedded digits."""
     if benchmark not in REGISTRY:
-        benchmark = str(Path(benchmark).expanduser().absolute())
+        benchmark = str(expanded(benchmark).absolute())
     if scale is None:
         scale = choose_scale(benchmark, root)
     if scale == "demo" and benchmark in REGISTRY and benchmark != "digits":
@@ -138,7 +138,7 @@ def choose_scale(benchmark: str, root: str | os.PathLike[str] | None = None) -> 
 def runs_folder() -> Path:
     """Where checkpoints of unfinished runs lie: $HYPO_RUNS, else _runs/ of the working copy, else ./_runs."""
     given = os.environ.get("HYPO_RUNS")
-    return Path(given).expanduser() if given else records.home().parent / "_runs"
+    return expanded(given) if given else records.home().parent / "_runs"
 
 
 @contextlib.contextmanager

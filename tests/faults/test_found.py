@@ -269,6 +269,13 @@ def test_a_bad_parameter_of_such_a_page_is_one_sentence(tmp_path, given, about, 
         begin(given, about)
 
 
+@pytest.mark.parametrize("typed", [["doctor", "~nobody-here"], ["train", "--benchmark", "~nobody-here/x"]])
+def test_the_home_of_a_user_who_is_not_there_is_one_sentence(capsys, typed):
+    assert cli.main(typed) == 2
+    said = capsys.readouterr().err
+    assert "~nobody-here" in said and said.count("\n") == 1
+
+
 def test_a_domain_called_by_a_number_is_held_out(tmp_path):
     folder_of(tmp_path / "mine", ("100", "38"), per_class=2)
     assert begin({"benchmark": "mine", "held_out": 100}, "pacs").config.held_out == "100"
