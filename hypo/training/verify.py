@@ -42,6 +42,8 @@ def verify(
     run's seeds: Student's 95% interval for the difference of two runs, from the other seeds of the same setting.
     """
     record = records.read(path)
+    if path.with_suffix(".npz").exists():
+        records.embeddings(path)  # refused when they are not the record's own
     fields = record["config"]
     usual = configure(*(fields[name] for name in MAIN)).fields()
     given = {name: fields[name] for name in MAIN}

@@ -314,6 +314,10 @@ def test_the_record_of_a_folder_is_verified_where_the_folder_is_and_refused_in_a
         assert said.count("\n") == 1
         return said
 
+    stored = (tmp_path / "records" / f"{typed[1]}.npz").rename(tmp_path / "stored.npz")
+    (tmp_path / "records" / f"{typed[1]}.npz").write_bytes(b"garbage")
+    assert f"{typed[1]}.npz is not the file that" in refused()
+    stored.replace(tmp_path / "records" / f"{typed[1]}.npz")
     (tmp_path / "own.pth").rename(tmp_path / "moved.pth")
     assert "own.pth, the weights of this record, is not at" in refused()
     torch.save({}, tmp_path / "other.pth")
