@@ -159,6 +159,33 @@ def test_a_full_disk_names_the_file_and_the_checkpoint_that_is_safe(tmp_path, mo
     assert "there was no checkpoint yet; make room" in capsys.readouterr().err.splitlines()[-1]
 
 
+def test_a_run_without_memory_names_the_checkpoint_and_loads_nothing(tmp_path, monkeypatch, capsys):
+    folder_of(tmp_path / "mine")
+    typed = ["train", *words(benchmark="mine", held_out="street", **QUICK)]
+
+    def cleaned_up(*_):
+        try:
+            raise MemoryError
+        except MemoryError:
+            raise RuntimeError("unexpected pos 64 vs 0")  # noqa: B904 - as torch.save does
+
+    monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", -1)
+    true_step, steps = Trainer.step, []
+    monkeypatch.setattr(Trainer, "step", lambda self: cleaned_up() if steps else steps.append(true_step(self)))
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("loaded a checkpoint"))
+    assert cli.main(typed) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("hypo: there is not enough memory for this run; the last good checkpoint is step-00000000")
+
+    def none_left(*_, **__):
+        raise MemoryError
+
+    for place, name in ((engine, "load"), (cli, "_parser")):
+        monkeypatch.setattr(place, name, none_left)
+        assert cli.main(typed) == 2
+        assert capsys.readouterr().err.startswith("hypo: there is not enough memory")
+
+
 def test_a_class_that_no_training_image_or_no_validation_image_has_loses_no_run(tmp_path):
     folder = folder_of(tmp_path / "mine", per_class=4)
     for domain in ("indoors", "outdoors"):

@@ -89,7 +89,7 @@ def test_neighbours_in_blocks_are_the_same(monkeypatch):
 def test_ten_thousand_classes():
     mu, z, y = unit(10_000, 16, dtype=torch.float32), unit(64, 16, seed=1, dtype=torch.float32), labels(64, 10_000)
     assert variation_loss(z, y, mu, 0.1).isfinite() and update_prototypes(mu, z, y, 0.95).isfinite().all()
-    assert separation_loss(mu[:2000], 0.1).isfinite()
+    assert separation_loss(mu, 0.1).isfinite()
 
 
 def test_a_reproduction_made_twice_gives_the_same_records_but_for_times(tmp_path, monkeypatch):
