@@ -27,7 +27,7 @@ test: setup
 	@$(PYTEST) $(ARGS)
 
 check: lint
-	@$(PYTEST) -m 'not slow and not slurm and not gpu and not pages and not processes' $(ARGS)
+	@$(PYTEST) -m 'not slow and not slurm and not gpu and not pages and not heavy' $(ARGS)
 
 faults: setup
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/faults $(ARGS)

@@ -27,7 +27,8 @@ from hypo.data.benchmarks import load
 from hypo.data.splits import split
 from hypo.training.trainer import Trainer
 
-LOSS = [(1024, 1000), (8192, 1000), (65536, 1000), (1024, 10_000), (8192, 10_000)]  # samples, classes; d = 128
+LOSS = [(1024, 1000), (8192, 1000), (65536, 1000), (1024, 10_000), (8192, 10_000), (1024, 100_000)]
+"""Samples and classes; d = 128."""
 IMAGENET_100 = 126_000  # images at 224 px: 19 GB
 
 
@@ -139,9 +140,10 @@ def loss_row(n: int, classes: int, dim: int = 128) -> dict:
         step()
     held = sum({storage._cdata: storage.nbytes() for storage in kept}.values())
     kept.clear()
+    block = max(1, sphere.BLOCK // classes)
 
     def products() -> None:
-        for rows in (h.detach(), prototypes):
+        for rows in (*h.detach().split(block), *prototypes.split(block)):
             logits = rows @ prototypes.T
             logits @ prototypes
             logits.T @ rows

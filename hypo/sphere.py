@@ -27,8 +27,8 @@ from torch.utils.checkpoint import checkpoint
 from hypo.contracts import checked
 
 BLOCK = 1 << 26
-"""Entries of an (N, N) array that are in memory at once; a larger one is made in blocks of rows, and made again for the
-gradient."""
+"""Entries of an (N, N) or (C, C) array that are in memory at once; a larger one is made in blocks of rows, and made
+again for the gradient."""
 
 TINY = 1e-12
 
@@ -186,8 +186,21 @@ def separation_loss(prototypes: Tensor, temperature: float) -> Tensor:
     prototypes (C, d), temperature tau > 0 (the paper: 0.1). Returns a scalar, at least -1/(tau (C-1)) with
     equality exactly at the simplex ETF.
     """
-    similarity = (prototypes @ prototypes.T / temperature).fill_diagonal_(-torch.inf)  # (C, C)
-    return (similarity.logsumexp(dim=1) - math.log(len(prototypes) - 1)).mean()
+    classes = len(prototypes)
+    rows = max(1, BLOCK // classes)
+    if rows >= classes:
+        sums = _over_the_others(prototypes, 0, classes, temperature)
+    else:
+        given = [(prototypes, at, rows, temperature) for at in range(0, classes, rows)]
+        sums = torch.cat([checkpoint(_over_the_others, *block, use_reentrant=False) for block in given])
+    return (sums - math.log(classes - 1)).mean()
+
+
+def _over_the_others(prototypes: Tensor, first: int, rows: int, temperature: float) -> Tensor:
+    """(n,) log sum_{j != i} exp(mu_i . mu_j / tau) for n <= `rows` prototypes from the `first` on, through (n, C)."""
+    similarity = prototypes[first : first + rows] @ prototypes.T / temperature
+    similarity.diagonal(first).fill_(-torch.inf)
+    return similarity.logsumexp(dim=1)
 
 
 def to_sphere(h: Tensor) -> Tensor:

@@ -478,6 +478,7 @@ def test_the_notes_on_the_papers_own_tables_are_true():
             assert given["paper"]["less"] == others.idxmax()
 
 
+@pytest.mark.heavy
 def test_the_table_is_tidy_and_every_outcome_has_its_evidence():
     claims, table = load(), verdicts()
     assert [*table["id"].unique()] == [given["id"] for given in claims]

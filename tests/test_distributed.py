@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from hypo import HypoLoss
 from hypo.distributed import rows_of_all
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.heavy
 
 STEPS, TOTAL, CLASSES, DIM = 3, 24, 5, 8
 UNEVEN = [17, 7]

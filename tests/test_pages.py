@@ -6,12 +6,15 @@ With the parameters they are stored with, `make book` executes them, and tests/t
 import ast
 import re
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import nbformat
 import papermill
 import pytest
 import yaml
+from jupyter_client.manager import AsyncKernelManager
+from jupyter_core.utils import run_sync
 from own_folder import QUICK, folder_of
 from papermill.exceptions import PapermillExecutionError
 
@@ -50,17 +53,33 @@ def others(page: Path) -> dict[str, object]:
     return {name: given[name] for name, stored in parameters(page).items() if given.get(name, stored) != stored}
 
 
-def execute(page: Path, output: Path, **given) -> nbformat.NotebookNode:
-    patient = {"start_timeout": A_DAY, "iopub_timeout": A_DAY}
-    return papermill.execute_notebook(page, output / page.name, given, cwd=output, progress_bar=False, **patient)
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[AsyncKernelManager]:
+    """One kernel for all pages of this file: most of a page's time would be its imports."""
+    manager, clients = AsyncKernelManager(kernel_name="python3"), []
+    connect = manager.client
+    manager.client = lambda: clients.append(connect()) or clients[-1]
+    run_sync(manager.start_kernel)()
+    yield manager
+    for client in clients:
+        client.stop_channels()
+    run_sync(manager.shutdown_kernel)(now=True)
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    """Runs that a page makes are of this test only; it reads a copy of the records, and no data but the digits."""
-    monkeypatch.setenv("HYPO_RECORDS", str(tmp_path / "records"))
-    monkeypatch.setenv("HYPO_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("HYPO_DATA", str(tmp_path / "data"))
+@pytest.fixture
+def execute(kernel, tmp_path) -> Callable[..., nbformat.NotebookNode]:
+    """`execute(page, **parameters)`: papermill, in a kernel that forgot the names of the page before. Runs that a page
+    makes are of this test only; it reads a copy of the records, and no data but the digits."""
+    places = {f"HYPO_{name.upper()}": str(tmp_path / name) for name in ("records", "runs", "data")}
+    forget = f"%reset -f\nimport os\nos.environ |= {places}\nos.chdir({str(tmp_path)!r})"
+
+    def run(page: Path, **given: object) -> nbformat.NotebookNode:
+        notebook = nbformat.read(page, as_version=4)
+        notebook.cells.insert(0, nbformat.v4.new_code_cell(forget))
+        patient = {"start_timeout": A_DAY, "iopub_timeout": A_DAY, "km": kernel}
+        return papermill.execute_notebook(notebook, tmp_path / page.name, given, progress_bar=False, **patient)
+
+    return run
 
 
 def test_the_table_of_contents_names_every_page():
@@ -87,10 +106,10 @@ def test_a_page_names_tables_and_figures_by_their_numbers(page):
 
 @pytest.mark.pages
 @pytest.mark.parametrize("page", [page for page in PAGES if others(page)], ids=lambda page: page.stem)
-def test_a_page_runs_with_other_parameters(page, tmp_path):
+def test_a_page_runs_with_other_parameters(page, execute, tmp_path):
     shutil.copytree(BOOK.parent / "data" / "records", tmp_path / "records")
     before = {path: path.read_bytes() for path in (tmp_path / "records").iterdir()}
-    execute(page, tmp_path, **others(page))
+    execute(page, **others(page))
     after = {path: path.read_bytes() for path in before if path.exists()}
     assert after == before, "a page may train what is not recorded, and leaves the records that are there as they are"
 
@@ -103,17 +122,17 @@ def test_a_page_runs_with_other_parameters(page, tmp_path):
         ({"held_ot": "cartoon"}, "unknown parameter 'held_ot': did you mean held_out?"),
     ],
 )
-def test_a_bad_parameter_ends_a_page_with_one_sentence(given, sentence, tmp_path):
+def test_a_bad_parameter_ends_a_page_with_one_sentence(given, sentence, execute):
     with pytest.raises(PapermillExecutionError) as error:
-        execute(BOOK / "pacs.ipynb", tmp_path, **given)
+        execute(BOOK / "pacs.ipynb", **given)
     (line,) = error.value.traceback
     assert line.startswith(f"ParameterError: {sentence}") and "\n" not in line
 
 
 @pytest.mark.pages
-def test_the_page_of_a_benchmark_runs_on_a_folder_of_the_readers(tmp_path):
+def test_the_page_of_a_benchmark_runs_on_a_folder_of_the_readers(execute, tmp_path):
     folder = folder_of(tmp_path / "my images")
-    made = execute(BOOK / "pacs.ipynb", tmp_path, benchmark=str(folder), algorithm="erm", **QUICK)
+    made = execute(BOOK / "pacs.ipynb", benchmark=str(folder), algorithm="erm", **QUICK)
     shown = "".join(str(output.get("data", "")) for cell in made.cells for output in cell.get("outputs", []))
     assert "my images has no domain cartoon; its first, indoors, is held out" in shown
     assert "OOD accuracy in % on my images, by held-out domain" in shown and "not of PACS" not in shown

@@ -8,9 +8,10 @@ import pytest
 
 from hypo.notebook.papermill import with_output
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.heavy
 
 TOP = Path(__file__).resolve().parents[1]
+QUIET = ["--engine", "hypo"]
 
 
 @pytest.fixture
@@ -39,15 +40,13 @@ def book(tmp_path, monkeypatch):
 def test_a_page_gets_an_output_path_named_by_its_parameters(book, typed, output):
     words = typed.split()
     at = words.index("book/pacs.ipynb") + 1
-    assert with_output(words) == [*words[:at], output, *words[at:]]
+    assert with_output(words) == [*words[:at], output, *words[at:], *QUIET]
     assert (book / "_runs").is_dir()
 
 
 @pytest.mark.parametrize(
     "typed",
     [
-        "book/pacs.ipynb out.ipynb -p held_out cartoon",
-        "book/pacs.ipynb - -p held_out cartoon",
         "book/missing.ipynb",
         "notes.txt",
         "--help-notebook book/pacs.ipynb",
@@ -57,6 +56,14 @@ def test_a_page_gets_an_output_path_named_by_its_parameters(book, typed, output)
 )
 def test_every_other_call_of_papermill_is_left_alone(book, typed):
     assert with_output(typed.split()) == typed.split()
+    assert not (book / "_runs").exists()
+
+
+@pytest.mark.parametrize("output", ["out.ipynb", "-"])
+def test_an_output_path_and_an_engine_of_the_readers_stay(book, output):
+    typed = ["book/pacs.ipynb", output, "-p", "held_out", "cartoon"]
+    assert with_output(typed) == [*typed, *QUIET]
+    assert with_output([*typed, "--engine=mine"]) == [*typed, "--engine=mine"]
     assert not (book / "_runs").exists()
 
 
@@ -87,6 +94,7 @@ def test_the_literal_command_writes_the_page_and_a_failure_leaves_it(tmp_path, s
     command = [Path(sys.executable).with_name("papermill"), "book/pacs.ipynb", "-p", "held_out", "cartoon"]
     result = subprocess.run(command, cwd=tmp_path, stdin=stdin, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+    assert "WARNING" not in result.stderr
     whole = tmp_path / "_runs" / "pacs-held_out=cartoon.ipynb"
     assert nbformat.read(whole, as_version=4).cells[-1].outputs[0].text == "cartoon\n"
     before = whole.read_bytes()

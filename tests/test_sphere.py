@@ -9,7 +9,7 @@ from conftest import labels, on_circle, unit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hypo import class_means, etf_gap, separation_loss, simplex_etf, update_prototypes, variation_loss
+from hypo import class_means, etf_gap, separation_loss, simplex_etf, sphere, update_prototypes, variation_loss
 from hypo.sphere import _schedule, to_sphere
 
 SIZES = {"n": st.integers(1, 40), "classes": st.integers(2, 8), "dim": st.integers(2, 9), "seed": st.integers(0, 2**20)}
@@ -117,6 +117,16 @@ def test_loss_gradcheck():
     mu, z, y, e = unit(4, 5).requires_grad_(), unit(9, 5, seed=1).requires_grad_(), labels(9, 4), labels(9, 2, seed=3)
     assert torch.autograd.gradcheck(lambda z, m: variation_loss.__wrapped__(z, y, m, 0.3, e), (z, mu))
     assert torch.autograd.gradcheck(lambda m: separation_loss.__wrapped__(m, 0.3), (mu,))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 10])
+def test_separation_in_blocks_is_that_of_the_whole_gradient_included(monkeypatch, rows):
+    mu = unit(11, 5).requires_grad_()
+    whole = separation_loss(mu, 0.1)
+    expected = torch.autograd.grad(whole, mu)
+    monkeypatch.setattr(sphere, "BLOCK", rows * len(mu))
+    blocks = separation_loss(mu, 0.1)
+    torch.testing.assert_close((blocks, *torch.autograd.grad(blocks, mu)), (whole, *expected))
 
 
 def test_variation_on_a_circle():

@@ -36,7 +36,8 @@ FLAGS = [
 
 
 def with_output(arguments: list[str]) -> list[str]:
-    """papermill's arguments, with an output path after the notebook when that is a page of a book and none is given."""
+    """papermill's arguments. A page of a book gets the engine whose kernel is quiet, and, if none is given, an output
+    path."""
     places, values, at = [], [], 0
     while at < len(arguments):
         word = arguments[at]
@@ -51,10 +52,14 @@ def with_output(arguments: list[str]) -> list[str]:
             if word.partition("=")[0] in MORE:
                 values.append(_slug(word.partition("=")[2] if flag else "".join(arguments[at + 1 : at + 2])))
             at += 1 if flag else 2
-    if len(places) != 1 or "--help-notebook" in arguments:
+    if not places or "--help-notebook" in arguments:
         return arguments
     page = Path(arguments[places[0]])
     if page.suffix != ".ipynb" or not page.is_file() or not (page.parent / "_toc.yml").is_file():
+        return arguments
+    if not any(word.startswith("--engine") for word in arguments):
+        arguments = [*arguments, "--engine", "hypo"]
+    if len(places) > 1:
         return arguments
     output = page.resolve().parents[1] / "_runs" / ("-".join([page.stem, *values]) + RUNNING)
     output.parent.mkdir(exist_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import heapq
 import json
+import math
 import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from hypo.data.corruptions import CORRUPTIONS
 from hypo.model import HypoNet
 from hypo.report import cost
 from hypo.report.table import Table
+from hypo.sphere import BLOCK
 from hypo.suggest import one_of
 from hypo.training import evidence
 from hypo.training.swad import OVERFIT_PATIENCE
@@ -249,7 +251,8 @@ def loss_growth() -> Table:
     )
     caption = (
         "A call of HypoLoss and its backward at d = 128: processor seconds of one thread, and what is kept between the "
-        "two. The last column is one float32 for each pair of a sample and a class and each pair of classes."
+        "two. The last column is one float32 for each pair of a sample and a class and each pair of classes. Pairs of "
+        f"more than {math.isqrt(BLOCK):,} classes are made in blocks and again for the gradient, so they are not kept."
     )
     return Table(shown, "loss-growth", caption, numbers=rows, labels=2)
 
@@ -258,11 +261,11 @@ def largest_loss() -> Table:
     """How many samples fit beside the prototypes of C classes, on GPUs of 11 and 80 GB."""
     rows = []
     for classes in (1_000, 10_000, 100_000, 1_000_000):
-        room = {f"{size} GB": (size * 1e9 / 3 / 4 - classes**2) / classes for size in (11, 80)}
-        rows.append({"classes": f"{classes:,}"} | {k: f"{n:,.0f}" if n >= 1 else "none" for k, n in room.items()})
+        room = {f"{size} GB": (size * 1e9 / 3 / 4 - min(classes**2, BLOCK)) / classes for size in (11, 80)}
+        rows.append({"classes": f"{classes:,}"} | {size: f"{n:,.0f}" for size, n in room.items()})
     caption = (
-        "Samples of a batch for which three arrays of N C + C² float32, logits, their softmax and its gradient, fit "
-        "into the memory of a GPU. None: the C² cosines of the separation loss alone do not."
+        "Samples of a batch for which three arrays of float32, logits, their softmax and its gradient, fit into the "
+        "memory of a GPU: N C for the variation loss, and C² for the separation loss, or a block of it."
     )
     return Table(pd.DataFrame(rows), "loss-limits", caption)
 

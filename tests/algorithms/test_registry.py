@@ -73,6 +73,7 @@ SLOW = {name: {"epochs": 20} for name in ("arm", "mixstyle", "vrex")} | {"irm": 
 """What methods that learn more slowly need; IRM halves each domain's images."""
 
 
+@pytest.mark.heavy
 @every_method
 def test_it_learns(name, fields):
     learns(name, **fields | SLOW.get(name, {}))

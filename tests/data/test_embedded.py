@@ -49,6 +49,7 @@ def test_every_digit_is_drawn_in_every_style(benchmark):
     assert (by_style(benchmark.groups) == WRITERS).all()
 
 
+@pytest.mark.heavy
 def test_the_seed_alone_decides_every_pixel(benchmark):
     again, other = digits(seed=0), digits(seed=1)
     assert again.fingerprint == benchmark.fingerprint

@@ -152,6 +152,7 @@ def test_the_weights_are_those_of_the_first_best_validation(tmp_path, monkeypatc
     assert not same(weights, kept[2])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_nothing_of_the_test_images_reaches_training_or_selection(tmp_path, algorithm):
     images = DIGITS

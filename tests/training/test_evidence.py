@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers import run, small_runs
+from own_folder import QUICK, folder_of
 
 from hypo import records
 from hypo.config import configure
@@ -89,11 +90,12 @@ def test_a_misspelt_key_of_the_plan_gets_a_sentence(tmp_path):
         evidence.plan(tmp_path / "plan.yml")
 
 
-@pytest.mark.processes
-def test_what_is_missing_is_made_and_what_is_there_is_not(plan, capsys):
-    plan.write_text(
-        PLAN.split("- what: second")[0].replace("[photo, sketch]", "photo").replace("seed: [0, 1]", "seed: 0")
-    )
+@pytest.mark.heavy
+def test_what_is_missing_is_made_and_what_is_there_is_not(tmp_path, capsys):
+    runs = {"benchmark": str(folder_of(tmp_path / "images")), "held_out": "street", "algorithm": "erm"}
+    runs |= QUICK | {"scale": "cpu", "backbone": "resnet18", "weights": "none"}
+    plan = tmp_path / "plan.yml"
+    plan.write_text(yaml.safe_dump([{"what": "first", "why": "a test", "runs": runs}]))
     assert "first: 0 of 1 recorded" in evidence.listing(evidence.plan(plan))
     assert evidence.make(2, evidence.plan(plan)) == 0
     (path,) = records.folder().glob("*.json")
@@ -104,7 +106,7 @@ def test_what_is_missing_is_made_and_what_is_there_is_not(plan, capsys):
     assert evidence.listing(evidence.plan(plan)).startswith("first: 1 of 1 recorded")
 
 
-@pytest.mark.processes
+@pytest.mark.heavy
 @pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupt_ends_the_runs(plan, tmp_path, how):
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # ignored in the background

@@ -29,7 +29,7 @@ from hypo.data.splits import split
 from hypo.training import checkpoint, engine
 from hypo.training.trainer import Trainer
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.heavy
 
 KILLS = [4, pytest.param(20, marks=pytest.mark.slow)]
 VARIANTS = {"plain": {}, "swad": {"evaluations": 2}}

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from hypo.config import configure
 from hypo.training import checkpoint, engine, launch
 from hypo.training.launch import process_group
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.heavy
 
 HERE = Path(__file__).resolve()
 TORCHRUN = [
@@ -40,6 +40,7 @@ FIELDS = {"scale": "demo", "held_out": "b", "precision": "float64", "size": 16, 
 FIELDS |= {"batch_size": 10, "epochs": 1, "views": 2, "evaluations": 2}
 OTHERS = [name for name in ALGORITHMS if name != "hypo"]
 OWN_STEP = {"mldg", "sharpdro"}  # several backward passes: their gradients are averaged after each
+STRETCH = ("hypo", "dann", "groupdro", "mldg")  # a plain step, two optimisers, a state over ranks, a step of its own
 UNEVEN = (7, 3)  # samples of the batch-norm check on each rank
 
 
@@ -148,8 +149,8 @@ def noted(algorithm: Algorithm, overlap: Callable[..., None], folder: Path, devi
 
 
 def in_rank(benchmark: str, folder: Path) -> None:
-    """What each of two processes does in the test below: batch norm, a run of each method with gradients averaged after
-    backward, one with gradients averaged during it, as on GPUs, and a run that would take hours."""
+    """What each of two processes does in the tests below: batch norm, a run of each method with gradients averaged
+    after backward, of some with gradients averaged during it, as on GPUs, and a run that would take hours."""
     warnings.simplefilter("error")
     os.environ |= environment(folder)
     engine.CHECKPOINT_SECONDS = 0.1
@@ -161,13 +162,19 @@ def in_rank(benchmark: str, folder: Path) -> None:
         torch.save(normalised(layer[0], x[mine], weight[mine]), folder / f"norm-{rank}.pt")
         for algorithm in OTHERS:
             engine.run(benchmark, algorithm, **FIELDS)
-        os.environ |= environment(folder / "overlapped")
-        distributed.OVERLAP_ON, Algorithm.overlap = ("cpu",), functools.partialmethod(noted, Algorithm.overlap, folder)
-        for algorithm in ALGORITHMS:
-            engine.run(benchmark, algorithm, **FIELDS)
+        overlapped(benchmark, folder / "overlapped", STRETCH)
         os.environ |= environment(folder)
         (folder / f"pid-{rank}").write_text(str(os.getpid()))
         engine.run(benchmark, "hypo", **FIELDS | {"epochs": 10_000})
+
+
+def overlapped(benchmark: str, folder: Path, algorithms: Iterable[str]) -> None:
+    """A run of each of these methods with gradients averaged during backward, as on GPUs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ |= environment(folder)
+    distributed.OVERLAP_ON, Algorithm.overlap = ("cpu",), functools.partialmethod(noted, Algorithm.overlap, folder)
+    for algorithm in algorithms:
+        engine.run(benchmark, algorithm, **FIELDS)
 
 
 @pytest.fixture(scope="module")
@@ -198,16 +205,30 @@ def test_a_rank_that_dies_ends_the_run_with_a_sentence(broken):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_method_is_the_same_on_two_processes(broken, benchmark, tmp_path, monkeypatch, algorithm):
-    """Whether gradients are averaged after backward, or during it."""
     made = [*broken[0].glob(f"**/records/*-{algorithm}-*.json")]
-    assert len(made) == (1 if algorithm == "hypo" else 2)
+    assert len(made) == (algorithm in OTHERS) + (algorithm in STRETCH)
     alone = run_alone(benchmark, tmp_path, monkeypatch, algorithm)
     for path in made:
         assert_same_run(records.read(path), alone)
 
 
+@pytest.mark.slow
+def test_every_method_is_the_same_with_gradients_averaged_during_backward(benchmark, tmp_path, monkeypatch):
+    command = [*TORCHRUN, str(HERE), str(benchmark), str(tmp_path / "two"), *ALGORITHMS]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for algorithm in ALGORITHMS:
+        (path,) = (tmp_path / "two" / "records").glob(f"*-{algorithm}-*.json")
+        assert_same_run(records.read(path), run_alone(benchmark, tmp_path / "one", monkeypatch, algorithm))
+    assert overlapping(tmp_path / "two") == {*ALGORITHMS} - OWN_STEP
+
+
+def overlapping(folder: Path) -> set[str]:
+    return {path.name.removeprefix("overlaps-") for path in folder.glob("overlaps-*")}
+
+
 def test_gradients_are_averaged_during_backward_where_a_step_has_one(broken):
-    assert {path.name.removeprefix("overlaps-") for path in broken[0].glob("overlaps-*")} == {*ALGORITHMS} - OWN_STEP
+    assert overlapping(broken[0] / "overlapped") == {*STRETCH} - OWN_STEP
 
 
 def test_a_checkpoint_of_such_a_run_is_like_any_other(broken, benchmark):
@@ -274,4 +295,9 @@ def test_more_ranks_than_gpus_are_refused(monkeypatch):
 
 
 if __name__ == "__main__":
-    in_rank(sys.argv[1], Path(sys.argv[2]))
+    images, into, *methods = sys.argv[1:]
+    if methods:
+        with process_group():
+            overlapped(images, Path(into), methods)
+    else:
+        in_rank(images, Path(into))
