@@ -87,8 +87,9 @@ def main() -> int:
         if options.examples and not options.soak:
             parts.append(_fuzz(Path(place), 30 if options.short else options.examples, options.short))
     for part in parts:
-        for name, told in {**part.get("faults", {}), **part.get("runs", {}), **part.get("inputs", {})}.items():
-            print(f"{name}: {told}")
+        for kind in ("faults", "kills", "runs", "inputs"):
+            for name, told in part.get(kind, {}).items():
+                print(f"{kind}: {name}: {told}")
         for failure in part["failures"]:
             print(f"FAILED  {failure}", file=sys.stderr)
     return int(any(part["failures"] for part in parts))
@@ -97,18 +98,17 @@ def main() -> int:
 def _soak(place: Path, seconds: float, short: bool) -> Log:
     from soak import soak
 
-    part = Part("soak", not short, faults={}, runs={})
-    log = part.log
+    part = Part("soak", not short, faults={}, kills={}, runs={})
     (place / "soak").mkdir()
-    faults, runs = Counter(log["faults"]), Counter(log["runs"])
-    chance = random.Random(f"soak {sum(runs.values())}")
+    counts = {name: Counter(part.log[name]) for name in ("faults", "kills", "runs")}
+    chance = random.Random(f"soak {sum(counts['runs'].values())}")
     try:
-        soak(place / "soak", chance, time.monotonic() + seconds, faults, runs)
+        soak(place / "soak", chance, time.monotonic() + seconds, counts)
     except Exception as error:
         part.failed("soak", error)
-    log |= {"faults": faults, "runs": runs}
+    part.log |= counts
     part.keep()
-    return log
+    return part.log
 
 
 def _trials(place: Path, minutes: float, short: bool) -> Log:

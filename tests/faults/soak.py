@@ -95,8 +95,11 @@ FAULTS = {
 }
 
 
-def soak(place: Path, chance: random.Random, until: float, faults: Counter[str], outcomes: Counter[str]) -> None:
-    """Disturb until the time is over, and account for every run; what came of it is added to the two counters."""
+def soak(place: Path, chance: random.Random, until: float, counts: dict[str, Counter[str]]) -> None:
+    """Disturb until the time is over, and account for every run.
+
+    counts  added to: faults, by their names; kills, by signal, of processes that were still at work; runs, by outcome
+    """
     references = place / "references"
     references.mkdir()
     disk = small_disk(place / "disk", "1g") if can_mount() else contextlib.nullcontext((place / "disk").mkdir())
@@ -108,16 +111,18 @@ def soak(place: Path, chance: random.Random, until: float, faults: Counter[str],
         while time.monotonic() < until:
             if not asked or chance.random() < 0.3:
                 asked.append(Run(len(asked), chance, references))
-                outcomes[ASKED] += 1
+                counts["runs"][ASKED] += 1
             run = chance.choice(asked[-5:])
             fault = chance.choice([name for name in FAULTS if remount or name != "a full disk"])
             processes = FAULTS[fault](place, run, chance, remount)
-            faults[fault] += 1
+            counts["faults"][fault] += 1
             for process in processes:
                 process.join()
+                if process.exitcode < 0:
+                    counts["kills"][signal.Signals(-process.exitcode).name] += 1
                 run.done |= _ended(process, place)
         for run in asked:
-            outcomes[_accounted(run, place, references)] += 1
+            counts["runs"][_accounted(run, place, references)] += 1
         left = [path.name for path in (*(place / "records").iterdir(), *(place / "runs").iterdir())]
         expected = [name for run in asked for name in (run.record, run.record.replace(".json", ".npz"))]
         assert sorted(left) == sorted(expected), "other files were left than those of the runs that were asked for"
