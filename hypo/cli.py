@@ -41,6 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"hypo: {sentence(error)}", file=sys.stderr)
         return 2
+    except MemoryError:
+        print("hypo: there is not enough memory; end other programs, or use a machine with more", file=sys.stderr)
+        return 2
 
 
 class _Parser(argparse.ArgumentParser):
@@ -196,11 +199,10 @@ def _train(args: argparse.Namespace) -> int:
 
 def _held_out(benchmark: str, word: str) -> str | None:
     """The domain that `--held-out` names; "none" is no domain, unless the reader's folder has one of that name."""
-    from pathlib import Path
-
     from hypo.data.benchmarks import REGISTRY
+    from hypo.files import expanded
 
-    own = benchmark not in REGISTRY and (Path(benchmark).expanduser() / word).is_dir()
+    own = benchmark not in REGISTRY and (expanded(benchmark) / word).is_dir()
     return word if own or word != "none" else None
 
 

@@ -12,6 +12,14 @@ from typing import IO
 import filelock
 
 
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """The path with ~ filled in; as it is where there is no such user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file to write to; it takes its name once it is complete and on disk, and leaves nothing when it fails."""

@@ -25,7 +25,7 @@ import fastjsonschema
 import jsonschema
 import numpy as np
 
-from hypo.files import write_atomically
+from hypo.files import expanded, write_atomically
 
 VERSION = 2
 RULES = ("validation", "last", "oracle", "swad")
@@ -42,7 +42,7 @@ def home() -> Path:
 def folder() -> Path:
     """Where records lie: $HYPO_RECORDS, else data/records of the working copy, else ./data/records."""
     given = os.environ.get("HYPO_RECORDS")
-    return Path(given).expanduser() if given else home() / "records"
+    return expanded(given) if given else home() / "records"
 
 
 @functools.cache
@@ -124,10 +124,10 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     path = Path(path)
     try:
         record = json.loads(path.read_bytes(), parse_constant=int)  # int() refuses NaN, as JSON does
-    except ValueError:
+    except (ValueError, RecursionError):  # of JSON that is nested too deep to be read
         raise ValueError(f"{path.name} is not JSON: restore it, or delete it and run again") from None
     if isinstance(record, dict) and record.get("schema", VERSION) != VERSION:
-        raise ValueError(f"{path.name} is of schema {record['schema']}, not {VERSION}: delete it and run again")
+        raise ValueError(f"{path.name} is of schema {record['schema']!r}, not {VERSION}: delete it and run again")
     digest = _digest(record) if isinstance(record, dict) else ""
     if digest not in _sound or record.get("digest") != digest:
         if problem := _fault(record):

@@ -408,6 +408,13 @@ WRONG = {
     "unknown check in claim it 'vmff': did you mean vmf": lambda c: c.update(rule={"kind": "check", "name": "vmff"}),
     "unknown claim in it 'its': did you mean it": lambda c: c.update(rule={"kind": "all", "claims": ["its"]}),
     "the rule of claim it must be a mapping": lambda c: c.update(rule="compare"),
+    "a claim must be a mapping with an id of one word, not 'a\\nb'": lambda c: c.update(id="a\nb"),
+    "a claim must be a mapping with an id of one word, not ['it']": lambda c: c.update(id=["it"]),
+    "claim without-an-id lacks id": lambda c: c.pop("id"),
+    "of in the rule of claim it must be a mapping of settings, not ['hypo']": lambda c: c["rule"].update(of=["hypo"]),
+    "table in paper of claim it must be the name of a table, not ['pacs']": lambda c: c.update(
+        paper={"table": ["pacs"], "column": "average", "algorithm": "ERM"}
+    ),
 }
 
 
@@ -426,7 +433,7 @@ def test_a_mistake_in_the_file_is_one_sentence(tmp_path, sentence):
     [
         ("- id: [", "claims.yml is not YAML"),
         ("id: it", "claims.yml must be a list of claims"),
-        ("- it", "claim it must be a mapping"),
+        ("- it", "a claim must be a mapping with an id of one word, not 'it'"),
     ],
 )
 def test_a_file_that_is_no_list_of_claims_is_refused(tmp_path, text, sentence):

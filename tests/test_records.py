@@ -277,6 +277,8 @@ def test_a_hash_that_is_not_the_configurations_is_an_edit_too(tmp_path):
         (b"\xff\xfe", "old.json is not JSON"),
         ('{"schema": 0, "accuracy": 0.9}', "old.json is of schema 0, not 2: delete it and run again"),
         ('{"schema": 1}', "old.json is of schema 1, not 2"),
+        ('{"schema": "\\n"}', "old.json is of schema '\\n', not 2"),
+        ("[" * 100_000, "old.json is not JSON"),
         ("{}", "old.json is not a record: 'schema' is a required property"),
         ("[]", "old.json is not a record: [] is not of type 'object'"),
     ],

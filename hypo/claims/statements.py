@@ -59,6 +59,8 @@ def printed(claim: dict[str, Any]) -> float | None:
         return None
     given = claim["paper"]
     _check_keys(f"paper of claim {claim['id']}", given, {"table", "column", "algorithm"}, {"less"})
+    if not isinstance(given["table"], str):
+        raise ValueError(f"table in paper of claim {claim['id']} must be the name of a table, not {given['table']!r}")
     table = paper.table(given["table"])
     values = table[table["column"] == one_of("column", given["column"], table["column"].unique())]
     values = values.set_index("method")["value"]
@@ -77,7 +79,9 @@ def many(value: Any) -> list[Any]:
 
 
 def _check_claim(claim: dict[str, Any]) -> None:
-    name = claim.get("id", "without an id") if isinstance(claim, dict) else claim
+    name = claim.get("id", "without-an-id") if isinstance(claim, dict) else None
+    if not isinstance(name, str) or name.split() != [name]:
+        raise ValueError(f"a claim must be a mapping with an id of one word, not {(claim if name is None else name)!r}")
     _check_keys(f"claim {name}", claim, KEYS, OPTIONAL)
     rule = claim["rule"]
     if not isinstance(rule, dict):
@@ -90,7 +94,10 @@ def _check_claim(claim: dict[str, Any]) -> None:
     for measure in many(rule.get("measure", [])):
         one_of(f"measure in claim {name}", measure, MEASURES)
     for side in ("of", *(sides if kind == "compare" else ())):
-        for setting in settings(rule.get(side, {})):
+        given = rule.get(side, {})
+        if not isinstance(given, dict):
+            raise ValueError(f"{side} in the rule of claim {name} must be a mapping of settings, not {given!r}")
+        for setting in settings(given):
             _check_setting(name, setting)
     if kind == "check":
         one_of(f"check in claim {name}", rule["name"], CHECKS)

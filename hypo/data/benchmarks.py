@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from hypo.data.imageset import ImageSet
+from hypo.files import expanded
 from hypo.suggest import one_of
 
 
@@ -215,14 +216,14 @@ CORRUPTED = {"cifar10c": "cifar10", "imagenet100c": "imagenet100"}
 def data_root(root: str | os.PathLike[str] | None = None) -> Path:
     """The folder benchmarks lie under: `root`, else $HYPO_DATA, else data/ of the working copy, else ./data."""
     if given := root or os.environ.get("HYPO_DATA"):
-        return Path(given).expanduser()
+        return expanded(given)
     checkout = Path(__file__).resolve().parents[2]
     return checkout / "data" if (checkout / "pyproject.toml").exists() else Path("data")
 
 
 def own_folder(path: str) -> Path:
     """The reader's own folder at `path`, or a ValueError that takes it for a misspelt path or benchmark."""
-    folder = Path(path).expanduser()
+    folder = expanded(path)
     if not folder.is_dir():
         if os.sep in path:
             raise ValueError(

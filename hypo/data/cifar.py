@@ -11,6 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from hypo.data.imageset import ImageSet
+from hypo.suggest import sentence
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
@@ -24,6 +25,14 @@ def cifar10(found: Path) -> ImageSet:
     found   cifar-10-python.tar.gz, its folder cifar-10-batches-py, or a folder of {train,test}_{images,labels}.npy
             (images (N, 32, 32, 3) uint8, labels (N,))
     """
+    try:
+        return _read(found)
+    except Exception as error:  # a damaged archive, pickle or array may raise anything
+        why = sentence(error) or type(error).__name__
+        raise ValueError(f"{found} cannot be read ({why}); run `hypo data cifar10` anew") from error
+
+
+def _read(found: Path) -> ImageSet:
     from hypo.data.imageset import content_fingerprint
 
     train_images, train_labels, test_images, test_labels = _arrays(found)

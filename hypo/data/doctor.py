@@ -101,8 +101,8 @@ def _cifar10(found: Path) -> Finding:
 
     try:
         images = cifar10(found)
-    except Exception as error:  # whatever a damaged archive or array raises is the finding
-        return Finding(f"unreadable at {found}", (f"{found} cannot be read ({error}); run `hypo data cifar10` anew",))
+    except ValueError as error:
+        return Finding(f"unreadable at {found}", (str(error),))
     parts = {"train": images.labels[~images.test_only], "test": images.labels[images.test_only]}
     counts = {f"{part}/{c}": int((labels == i).sum()) for part, labels in parts.items() for i, c in enumerate(CLASSES)}
     published = per_class(REGISTRY["cifar10"].class_counts, CLASSES)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
+import errno
 import hashlib
 import html
 import http.client
+import lzma
+import os
 import re
 import shutil
 import ssl
 import stat
+import struct
 import tarfile
 import time
 import zipfile
@@ -30,6 +33,15 @@ TIMEOUT = 30  # seconds of silence
 BLOCK = 1 << 20  # bytes
 LARGEST = 1 << 30  # bytes that an archive may unpack to, and GROWTH times its own size more
 GROWTH = 50
+BROKEN = (
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError),
+    *(ValueError, RuntimeError, OverflowError),  # zipfile: names that are no text, unknown or encrypted content, sizes
+)
+"""What the readers of archives raise about a damaged one."""
+_TAIL, _MANY = (
+    22 + 0xFFFF,
+    0x10000,
+)  # of a zip: bytes its end record can take, files from which on it cannot say how many
 
 
 class DownloadError(OSError):
@@ -95,6 +107,7 @@ def members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     left = LARGEST + GROWTH * archive.stat().st_size
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as opened:
+            _refuse_missing(archive, len(opened.infolist()))
             for info in opened.infolist():
                 _refuse_escape(archive, info.filename, plain=stat.S_IFMT(info.external_attr >> 16) in _PLAIN)
                 left = _refuse_bomb(archive, left - info.file_size)
@@ -114,12 +127,27 @@ def members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
         raise DownloadError(f"{archive} is neither a zip nor a tar archive; delete it and run the command again")
 
 
+def _refuse_missing(archive: Path, found: int) -> None:
+    """Compare with the number of files at the end of a zip archive: zipfile stops at a damaged entry of its directory
+    that hides those after it."""
+    with archive.open("rb") as file:
+        file.seek(-min(archive.stat().st_size, _TAIL), os.SEEK_END)
+        end = file.read().rpartition(b"PK\5\6")[2]
+    said = int.from_bytes(end[6:8], "little")
+    if said not in (found % _MANY, _MANY - 1):  # more than it can say: the number, or nothing but ones, is what fits
+        raise zipfile.BadZipFile(f"it says that it holds {said:,} files, and {found:,} are listed")
+
+
 @contextmanager
 def intact(archive: Path) -> Iterator[None]:
     """Say of an archive that breaks while it is read that it is damaged."""
     try:
         yield
-    except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except DownloadError:
+        raise
+    except BROKEN as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise  # of the disk; what the readers raise has no number, or that of a place outside the file
         raise DownloadError(
             f"{archive} is damaged ({error}); delete it and run the command again to fetch it anew"
         ) from error

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from hypo.data.benchmarks import CORRUPTED, REGISTRY, SYNSETS, TERRA_CLASSES, absent, data_root, locate
 from hypo.data.download import building, fetch, intact, members, unpack
+from hypo.files import expanded
 from hypo.suggest import one_of
 
 
@@ -32,7 +33,7 @@ def prepare(name: str, root: str | os.PathLike[str] | None = None, source: str |
         note = f" (without it, it is generated from {CORRUPTED[name]})" if name in CORRUPTED else ""
         raise ValueError(absent(name, root) + note)
     if source is not None:
-        _take(name, Path(source).expanduser(), target)
+        _take(name, expanded(source), target)
         return f"{name} is at {target}"
     archives = [fetch(s.url, _archive(root, s.file), bytes=s.bytes, md5=s.md5) for s in spec.sources]
     unpack(archives[-1], target, _terra(archives[0]) if name == "terra_incognita" else _places(name))

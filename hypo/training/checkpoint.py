@@ -40,6 +40,15 @@ def latest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
+def newest(folder: Path) -> Path | None:
+    """The file of `latest`, found without loading it: there may be no memory left."""
+    for path in sorted(folder.glob("step-*.pt"), reverse=True):
+        with path.open("rb") as file:
+            if path.stem.endswith(f"-{hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"):
+                return path
+    return None
+
+
 def clear(folder: Path) -> None:
     """Remove all checkpoints, whole or half-written."""
     for path in (*folder.glob("step-*.pt"), *folder.glob(".step-*.tmp")):

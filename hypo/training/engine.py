@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import nullcontext
 from importlib.metadata import version
@@ -30,7 +31,7 @@ from hypo.data.benchmarks import REGISTRY, data_version, load, locate, refuse_in
 from hypo.data.imageset import ImageSet
 from hypo.data.splits import split
 from hypo.distributed import rank, world
-from hypo.files import locked
+from hypo.files import expanded, locked
 from hypo.suggest import one_of, sentence
 from hypo.training import checkpoint
 from hypo.training.trainer import Trainer, TrainingError, choose_device
@@ -69,7 +70,8 @@ def run(
     if not force and (found := recorded(config, root)):
         _clear_remains(runs_folder() / records.name_of(found["identity"]))
         return found
-    images = load(config.benchmark, size=config.size, root=root)
+    with _enough_memory():
+        images = load(config.benchmark, size=config.size, root=root)
     if held_out is not None:
         one_of("held_out domain", held_out, images.domain_names)
     if benchmark in REGISTRY:
@@ -120,7 +122,7 @@ def settled(settings: dict[str, Any], root: str | os.PathLike[str] | None = None
 def _resolve(benchmark: str, scale: str | None, root: str | os.PathLike[str] | None) -> tuple[str, str]:
     """The benchmark and scale to run: a named benchmark that is not on disk falls back to the embedded digits."""
     if benchmark not in REGISTRY:
-        benchmark = str(Path(benchmark).expanduser().absolute())
+        benchmark = str(expanded(benchmark).absolute())
     if scale is None:
         scale = choose_scale(benchmark, root)
     if scale == "demo" and benchmark in REGISTRY and benchmark != "digits":
@@ -138,7 +140,7 @@ def choose_scale(benchmark: str, root: str | os.PathLike[str] | None = None) -> 
 def runs_folder() -> Path:
     """Where checkpoints of unfinished runs lie: $HYPO_RUNS, else _runs/ of the working copy, else ./_runs."""
     given = os.environ.get("HYPO_RUNS")
-    return Path(given).expanduser() if given else records.home().parent / "_runs"
+    return expanded(given) if given else records.home().parent / "_runs"
 
 
 @contextlib.contextmanager
@@ -178,8 +180,8 @@ def _safe_in(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _enough_memory(folder: Path) -> Iterator[None]:
-    """Say of a run that needs more memory than there is what it could do with less."""
+def _enough_memory(folder: Path | None = None) -> Iterator[None]:
+    """Say of a run that needs more memory than there is which checkpoint is left, and what it could do with less."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -188,17 +190,20 @@ def _enough_memory(folder: Path) -> Iterator[None]:
             "could not create a primitive",
             "could not execute a primitive",
         )
-        if not (isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in str(error) for word in words)):
+        ours = isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in str(error) for word in words)
+        if not (ours or isinstance(error.__context__, MemoryError)):  # torch.save raises another while it cleans up
             raise
+        traceback.clear_frames(error.__traceback__)  # what the run held
+        left = f"{_left(folder)}; " if folder else ""
         raise TrainingError(
-            f"there is not enough memory for this run; {_left(folder)}; raise accumulate, so that a batch passes in "
-            "parts, or lower size"
+            f"there is not enough memory for this run; {left}raise accumulate, so that a batch passes in parts, or "
+            "lower size"
         ) from error
 
 
 def _left(folder: Path) -> str:
-    found = checkpoint.latest(folder)
-    return f"the last good checkpoint is {found[0].name}" if found else "there was no checkpoint yet"
+    found = checkpoint.newest(folder)
+    return f"the last good checkpoint is {found.name}" if found else "there was no checkpoint yet"
 
 
 def _meet() -> None:

@@ -13,6 +13,7 @@ from scipy import stats
 from hypo import records
 from hypo.config import MAIN, configure, stored
 from hypo.data.benchmarks import REGISTRY, data_root, data_version, load
+from hypo.files import expanded
 from hypo.training.engine import train
 
 MEASURES = ("validation_accuracy", "id_accuracy", "ood_accuracy")
@@ -41,6 +42,8 @@ def verify(
     run's seeds: Student's 95% interval for the difference of two runs, from the other seeds of the same setting.
     """
     record = records.read(path)
+    if path.with_suffix(".npz").exists():
+        records.embeddings(path)  # refused when they are not the record's own
     fields = record["config"]
     usual = configure(*(fields[name] for name in MAIN)).fields()
     given = {name: fields[name] for name in MAIN}
@@ -81,7 +84,7 @@ def verify(
 def _found(what: str, kept: str, given: str | os.PathLike[str] | None) -> str:
     """The path of what a record keeps as name@version: the given one, else that name in the working folder."""
     name = kept.rpartition("@")[0]
-    place = Path(given or name).expanduser().absolute()
+    place = expanded(given or name).absolute()
     if not place.exists():
         raise ValueError(f"{name}, the {what} of this record, is not at {place}: give its path with --{what}")
     return str(place)

@@ -332,6 +332,28 @@ def test_a_damaged_archive_is_named_and_leaves_nothing(tmp_path, name):
         assert names(tmp_path) == {name}
 
 
+def test_a_flipped_bit_in_the_directory_of_a_zip_hides_no_file(tmp_path):
+    content = {f"d/{i}": bytes([i]) * 9 for i in range(3)}
+    whole = zip_of(tmp_path / "a.zip", content).read_bytes()
+    refused = 0
+    for bit in range(8 * whole.index(b"PK\1\2"), 8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (tmp_path / "a.zip").write_bytes(flipped)
+        try:
+            found = unpack(tmp_path / "a.zip", tmp_path / str(bit))
+        except DownloadError:
+            refused += 1
+        else:
+            assert {str(path.relative_to(found)): path.read_bytes() for path in found.glob("d/*")} == content
+    assert refused > 100
+
+
+def test_a_zip_of_more_files_than_its_end_can_say_is_unpacked(tmp_path):
+    archive = zip_of(tmp_path / "a.zip", {f"{i}": b"" for i in range(65_537)})
+    assert sum(1 for _ in download.members(archive)) == 65_537
+
+
 def test_two_at_once_unpack_once_and_a_folder_that_is_there_is_kept(tmp_path):
     archive = zip_of(tmp_path / "a.zip", {f"d/{i}": b"x" for i in range(200)})
     with ThreadPoolExecutor(2) as pool:

@@ -1,13 +1,18 @@
-"""`make faults`: every trial again and again, then the fuzzing, until the time is up; the log is data/faults.json.
+"""`make faults`: every trial again and again, then the fuzzing; the log is data/faults.json.
 
---minutes M   how long (60 by default); a log of the same code is added to, so several calls make a long one
---examples N  that each fuzzing target is given in one call (7,000 by default: 100,000 in all)
---short       every trial but the page's once, a few hundred examples, no log: for `.ci/run`
+--minutes M   of trials, 40 by default; 0: none
+--examples N  that each fuzzing target is given, 6,500 by default, over 100,000 in all; 0: none
+--soak M      instead of all that, random small runs with random faults for so many minutes, and an account of each
+--short       every trial but those of pages once, some examples, ten seconds of the soak, no log: for `.ci/run`
+
+Each of the three parts of the log holds for one version of the code: a call adds to a part of the same code, so that
+several make a long one, and begins one of another code anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
 import platform
@@ -16,108 +21,142 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 TOP = Path(__file__).resolve().parents[2]
 LOG = TOP / "data" / "faults.json"
-PAGE = "SIGKILL or SIGTERM while a page is made"
+PAGES = ("SIGKILL or SIGTERM while a page is made", "SIGKILL or SIGTERM while a book is built")
 BATCH = 500
+MEMORY = Path("/dev/shm")
+"""Where files are kept in memory, if anywhere: fuzzing writes hundreds of them a second."""
+
+Log = dict[str, Any]
 
 
-def code() -> str:
-    """A digest of what is tried and of what tries it: a log holds for one version of both."""
+@functools.cache
+def about() -> dict[str, str | None]:
+    """What is tried, and with what: a digest of the code that is tried and that tries it, taken when this starts."""
     files = sorted([*(TOP / "hypo").rglob("*.py"), *(TOP / "tests" / "faults").glob("*.py")])
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
-
-
-def empty() -> dict[str, Any]:
+    code = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
     said = subprocess.run(["git", "rev-parse", "HEAD"], cwd=TOP, capture_output=True, text=True, check=False).stdout
-    about = {"code": code(), "commit": said.strip() or None, "python": platform.python_version()}
-    return about | {"system": platform.system(), "seconds": 0.0, "faults": {}, "fuzzed": {}, "failures": []}
+    here = {"python": platform.python_version(), "system": platform.system()}
+    return {"code": code, "commit": said.strip() or None} | here
 
 
-def keep(log: dict[str, Any], write: bool) -> None:
-    if write:
-        LOG.write_text(json.dumps(log, indent=1) + "\n")
+class Part:
+    """A part of the log, to be added to; `keep` writes it."""
+
+    def __init__(self, name: str, write: bool, **empty: Any) -> None:
+        self.name, self.write = name, write
+        old = self._all().get(name, {}) if write else {}
+        same = old.get("code") == about()["code"]
+        self.log: Log = old if same else about() | {"seconds": 0.0, "failures": []} | empty
+        self.start = time.monotonic() - self.log["seconds"]
+
+    @staticmethod
+    def _all() -> Log:
+        return json.loads(LOG.read_text()) if LOG.exists() else {}
+
+    def keep(self) -> None:
+        self.log["seconds"] = round(time.monotonic() - self.start, 1)
+        if self.write:
+            LOG.write_text(json.dumps(self._all() | {self.name: self.log}, indent=1) + "\n")
+
+    def failed(self, what: str, error: Exception) -> None:
+        self.log["failures"].append(f"{what}: {type(error).__name__}: {error}"[:500])
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--examples", type=int, default=7000)
+    parser = argparse.ArgumentParser(
+        prog="make faults", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=40)
+    parser.add_argument("--examples", type=int, default=6500)
+    parser.add_argument("--soak", type=float, metavar="MINUTES")
     parser.add_argument("--short", action="store_true")
     options = parser.parse_args()
-    old = json.loads(LOG.read_text()) if LOG.exists() else {}
-    log = old if old.get("code") == code() and not options.short else empty()
-    started, before = time.monotonic(), log["seconds"]
-    until = started + 60 * options.minutes
-
-    def passed() -> float:
-        log["seconds"] = round(before + time.monotonic() - started, 1)
-        return log["seconds"]
-
+    parts = []
     with tempfile.TemporaryDirectory() as place:
-        rounds = 1 if options.short else 10**6
-        tried = sum(each["tried"] for each in log["faults"].values())
-        for turn in range(rounds):
-            _round(Path(place), random.Random(f"{tried} {turn}"), log, options.short, until, passed)
-            if time.monotonic() > started + 40 * options.minutes:  # a third of the time is for the fuzzing
-                break
-        _fuzz(Path(place), log, 30 if options.short else options.examples, until)
-        passed()
-        keep(log, not options.short)
-    for name, each in (log["faults"] | log["fuzzed"]).items():
-        told = ", ".join(each["outcomes"]) if "outcomes" in each else f"{each['refused']:,} refused"
-        print(f"{each['tried']:>7,}  {name}: {told}")
-    for failure in log["failures"]:
-        print(f"FAILED  {failure}", file=sys.stderr)
-    return int(bool(log["failures"]))
+        if options.soak or options.short:
+            parts.append(_soak(Path(place), 60 * (options.soak or 1 / 6), options.short))
+        if options.short or (options.minutes and not options.soak):
+            parts.append(_trials(Path(place), options.minutes, options.short))
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as place:
+        if options.examples and not options.soak:
+            parts.append(_fuzz(Path(place), 30 if options.short else options.examples, options.short))
+    for part in parts:
+        for kind in ("faults", "kills", "runs", "inputs"):
+            for name, told in part.get(kind, {}).items():
+                print(f"{kind}: {name}: {told}")
+        for failure in part["failures"]:
+            print(f"FAILED  {failure}", file=sys.stderr)
+    return int(any(part["failures"] for part in parts))
 
 
-def _round(
-    place: Path, chance: random.Random, log: dict[str, Any], short: bool, until: float, passed: Callable[[], float]
-) -> None:
+def _soak(place: Path, seconds: float, short: bool) -> Log:
+    from soak import soak
+
+    part = Part("soak", not short, faults={}, kills={}, runs={})
+    (place / "soak").mkdir()
+    counts = {name: Counter(part.log[name]) for name in ("faults", "kills", "runs")}
+    chance = random.Random(f"soak {sum(counts['runs'].values())}")
+    try:
+        soak(place / "soak", chance, time.monotonic() + seconds, counts)
+    except Exception as error:
+        part.failed("soak", error)
+    part.log |= counts
+    part.keep()
+    return part.log
+
+
+def _trials(place: Path, minutes: float, short: bool) -> Log:
     from trials import TRIALS, expected
 
+    part = Part("trials", not short, faults={})
     expected(place / "undisturbed")
-    for name, trial in TRIALS.items():
-        if time.monotonic() > until or (short and name == PAGE):
-            continue
-        each = log["faults"].setdefault(name, {"tried": 0, "outcomes": {}})
-        with tempfile.TemporaryDirectory(dir=place) as folder:
-            try:
-                times, told = trial(Path(folder), chance)
-            except Exception as error:
-                times, told = 1, "FAILED"
-                log["failures"].append(f"{name}: {type(error).__name__}: {error}"[:500])
-        each["tried"] += times
-        if times or not each["tried"]:
-            each["outcomes"][told] = each["outcomes"].get(told, 0) + max(times, 1)
-        passed()
-        keep(log, not short)
+    until = time.monotonic() + 60 * minutes
+    chance = random.Random(sum(each["tried"] for each in part.log["faults"].values()))
+    while True:
+        for name, trial in TRIALS.items():
+            if short and name in PAGES:
+                continue
+            each = part.log["faults"].setdefault(name, {"tried": 0, "outcomes": {}})
+            with tempfile.TemporaryDirectory(dir=place) as folder:
+                try:
+                    times, told = trial(Path(folder), chance)
+                except Exception as error:
+                    times, told = 1, "FAILED"
+                    part.failed(name, error)
+            each["tried"] += times
+            if times or not each["tried"]:
+                each["outcomes"][told] = each["outcomes"].get(told, 0) + max(times, 1)
+            part.keep()
+        if short or time.monotonic() > until:
+            return part.log
 
 
-def _fuzz(place: Path, log: dict[str, Any], examples: int, until: float) -> None:
+def _fuzz(place: Path, examples: int, short: bool) -> Log:
     import pytest
     import test_fuzz
     from hypothesis import seed
 
+    part = Part("fuzzing", not short, inputs={})
     with pytest.MonkeyPatch.context() as patch:
         test_fuzz.Place.use(place, patch)
         for turn in range(-(-examples // BATCH)):
             for name, target in test_fuzz.TARGETS.items():
-                if time.monotonic() > until:
-                    return
-                each = log["fuzzed"].setdefault(name, {"tried": 0, "refused": 0})
+                each = part.log["inputs"].setdefault(name, {"tried": 0, "refused": 0})
                 before = test_fuzz.TRIED[name], test_fuzz.REFUSED[name]
                 try:
                     seed(each["tried"] + turn)(target(min(BATCH, examples)))()
                 except Exception as error:
-                    log["failures"].append(f"{name}: {type(error).__name__}: {error}"[:500])
+                    part.failed(name, error)
                 each["tried"] += test_fuzz.TRIED[name] - before[0]
                 each["refused"] += test_fuzz.REFUSED[name] - before[1]
+                part.keep()
+    return part.log
 
 
 if __name__ == "__main__":

@@ -159,6 +159,33 @@ def test_a_full_disk_names_the_file_and_the_checkpoint_that_is_safe(tmp_path, mo
     assert "there was no checkpoint yet; make room" in capsys.readouterr().err.splitlines()[-1]
 
 
+def test_a_run_without_memory_names_the_checkpoint_and_loads_nothing(tmp_path, monkeypatch, capsys):
+    folder_of(tmp_path / "mine")
+    typed = ["train", *words(benchmark="mine", held_out="street", **QUICK)]
+
+    def cleaned_up(*_):
+        try:
+            raise MemoryError
+        except MemoryError:
+            raise RuntimeError("unexpected pos 64 vs 0")  # noqa: B904 - as torch.save does
+
+    monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", -1)
+    true_step, steps = Trainer.step, []
+    monkeypatch.setattr(Trainer, "step", lambda self: cleaned_up() if steps else steps.append(true_step(self)))
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("loaded a checkpoint"))
+    assert cli.main(typed) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("hypo: there is not enough memory for this run; the last good checkpoint is step-00000000")
+
+    def none_left(*_, **__):
+        raise MemoryError
+
+    for place, name in ((engine, "load"), (cli, "_parser")):
+        monkeypatch.setattr(place, name, none_left)
+        assert cli.main(typed) == 2
+        assert capsys.readouterr().err.startswith("hypo: there is not enough memory")
+
+
 def test_a_class_that_no_training_image_or_no_validation_image_has_loses_no_run(tmp_path):
     folder = folder_of(tmp_path / "mine", per_class=4)
     for domain in ("indoors", "outdoors"):
@@ -269,6 +296,13 @@ def test_a_bad_parameter_of_such_a_page_is_one_sentence(tmp_path, given, about, 
         begin(given, about)
 
 
+@pytest.mark.parametrize("typed", [["doctor", "~nobody-here"], ["train", "--benchmark", "~nobody-here/x"]])
+def test_the_home_of_a_user_who_is_not_there_is_one_sentence(capsys, typed):
+    assert cli.main(typed) == 2
+    said = capsys.readouterr().err
+    assert "~nobody-here" in said and said.count("\n") == 1
+
+
 def test_a_domain_called_by_a_number_is_held_out(tmp_path):
     folder_of(tmp_path / "mine", ("100", "38"), per_class=2)
     assert begin({"benchmark": "mine", "held_out": 100}, "pacs").config.held_out == "100"
@@ -307,6 +341,10 @@ def test_the_record_of_a_folder_is_verified_where_the_folder_is_and_refused_in_a
         assert said.count("\n") == 1
         return said
 
+    stored = (tmp_path / "records" / f"{typed[1]}.npz").rename(tmp_path / "stored.npz")
+    (tmp_path / "records" / f"{typed[1]}.npz").write_bytes(b"garbage")
+    assert f"{typed[1]}.npz is not the file that" in refused()
+    stored.replace(tmp_path / "records" / f"{typed[1]}.npz")
     (tmp_path / "own.pth").rename(tmp_path / "moved.pth")
     assert "own.pth, the weights of this record, is not at" in refused()
     torch.save({}, tmp_path / "other.pth")

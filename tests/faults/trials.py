@@ -27,9 +27,10 @@ from pathlib import Path
 
 import nbformat
 import numpy as np
-from data.test_download import CONTENT, MD5, Server
+from data.test_download import CONTENT, MD5, Server, tar_of, zip_of
 from made import a_record
 from own_folder import folder_of
+from test_book import write as write_book
 from training.helpers import SERVER, die, die_beside_rename, die_in_write, outcome, same, start
 
 from hypo import records
@@ -70,9 +71,9 @@ def _last_words(folder: Path, *expected_words: str) -> None:
 
 
 def killed_in_training(number: int, folder: Path, chance: random.Random) -> tuple[int, str]:
-    """Stopped by a signal at any moment of a run, up to five times."""
+    """Stopped by a signal at any moment of a run, up to eight times."""
     kills = 0
-    while kills < 5:
+    while kills < 8:
         process = start(folder, **RUN)
         process.join(chance.uniform(0.02, 1.0))
         if process.exitcode is not None:
@@ -148,14 +149,14 @@ def _decodes(root: Path, place: Path, fingerprint: str, pixels: str) -> None:
 
 def killed_in_caching(folder: Path, chance: random.Random) -> tuple[int, str]:
     root, *truth = many_images(folder.parent)
-    for _ in range(3):
+    for _ in range(6):
         process = SERVER.Process(target=decode_slowly, args=(root, folder / "cache"))
         process.start()
         process.join(chance.uniform(0.01, 0.4))
         process.kill()
         process.join()
     _decodes(root, folder / "cache", *truth)
-    return 3, "the same pixels"
+    return 6, "the same pixels"
 
 
 @contextlib.contextmanager
@@ -178,7 +179,7 @@ def fetch(url: str, place: Path) -> None:
 
 def killed_in_downloading(folder: Path, chance: random.Random) -> tuple[int, str]:
     with served() as address:
-        for _ in range(3):
+        for _ in range(6):
             process = SERVER.Process(target=fetch, args=(f"{address}/slow", folder / "file"))
             process.start()
             process.join(chance.uniform(0.01, 0.5))
@@ -187,7 +188,7 @@ def killed_in_downloading(folder: Path, chance: random.Random) -> tuple[int, str
             assert not (folder / "file").exists() or (folder / "file").read_bytes() == CONTENT
         fetch(f"{address}/range", folder / "file")
     assert (folder / "file").read_bytes() == CONTENT
-    return 3, "the whole file"
+    return 6, "the whole file"
 
 
 def killed_in_making_a_page(folder: Path, chance: random.Random) -> tuple[int, str]:
@@ -197,22 +198,45 @@ def killed_in_making_a_page(folder: Path, chance: random.Random) -> tuple[int, s
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     cells = [nbformat.v4.new_code_cell("import time; time.sleep(0.3)"), nbformat.v4.new_code_cell("print(6 * 7)")]
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), folder / "book" / "page.ipynb")
-    command, page = [Path(sys.executable).with_name("papermill"), "book/page.ipynb"], folder / "_runs" / "page.ipynb"
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    page = folder / "_runs" / "page.ipynb"
+
+    def whole() -> bool:
+        return nbformat.read(page, 4).cells[-1].outputs[0].text == "42\n"
+
     kills = 0
     for _ in range(2):
-        process = subprocess.Popen(command, cwd=folder, **quiet)
-        try:
-            process.wait(chance.uniform(0.3, 8))
-        except subprocess.TimeoutExpired:
-            process.send_signal(chance.choice([signal.SIGKILL, signal.SIGTERM]))
-            process.wait()
-            kills += 1
-        if page.exists():
-            assert nbformat.read(page, 4).cells[-1].outputs[0].text == "42\n"
-    subprocess.run(command, cwd=folder, check=True, **quiet)
-    assert nbformat.read(page, 4).cells[-1].outputs[0].text == "42\n"
+        kills += _killed(["papermill", "book/page.ipynb"], folder, chance)
+        assert not page.exists() or whole()
+    assert _command(["papermill", "book/page.ipynb"], folder).wait() == 0 and whole()
     return kills, "the whole page"
+
+
+def killed_in_building_a_book(folder: Path, chance: random.Random) -> tuple[int, str]:
+    """A book of two pages with the real book's configuration."""
+    write_book(folder, first=["import time; time.sleep(1); print(6 * 7)"], second=["print(6 * 7)"])
+    kills = sum(_killed(["jupyter-book", "build", "book/"], folder, chance) for _ in range(2))
+    assert _command(["jupyter-book", "build", "book/"], folder).wait() == 0
+    for page in ("first", "second"):
+        assert "42" in (folder / "_build" / "html" / f"{page}.html").read_text()
+    return kills, "the whole book"
+
+
+def _command(words: list[str], folder: Path) -> subprocess.Popen:
+    """A command of this environment, silent, in a folder."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([Path(sys.executable).with_name(words[0]), *words[1:]], cwd=folder, **quiet)
+
+
+def _killed(words: list[str], folder: Path, chance: random.Random) -> bool:
+    """Whether a command was still at work when it was killed, at a random moment of its first ten seconds."""
+    process = _command(words, folder)
+    try:
+        process.wait(chance.uniform(0.3, 10))
+        return False
+    except subprocess.TimeoutExpired:
+        process.send_signal(chance.choice([signal.SIGKILL, signal.SIGTERM]))
+        process.wait()
+        return True
 
 
 # Disks, memory, clocks
@@ -296,14 +320,11 @@ def too_little_memory(folder: Path, chance: random.Random) -> tuple[int, str]:
     process = start(folder, functools.partial(little_memory, chance.randint(0, 60)), **RUN)
     process.join()
     if process.exitcode == 1:
-        said = (folder / "log").read_text().strip().splitlines()[-1]
-        clear = "there is not enough memory" in said
+        _last_words(folder, "there is not enough memory")
     _agrees(folder)
-    if process.exitcode == 0:
-        return 1, UNDISTURBED
-    if process.exitcode == 1 and clear:
-        return 1, SENTENCE
-    return 1, "ended by the system or with a traceback, and then the record of the undisturbed run"
+    if process.exitcode < 0:  # compiled code that does not look whether it got its memory
+        return 1, "ended by the system, and then the record of the undisturbed run"
+    return 1, SENTENCE if process.exitcode else UNDISTURBED
 
 
 # Several processes
@@ -413,6 +434,23 @@ def damaged_download(folder: Path, chance: random.Random) -> tuple[int, str]:
     return 1, told
 
 
+FILES = {f"d/{i}": bytes([i]) * 99 for i in range(4)}
+
+
+def damaged_archive(folder: Path, chance: random.Random) -> tuple[int, str]:
+    """One with no published checksum; a bit that says nothing about the files, like one of a date, may be flipped."""
+    archive = zip_of(folder / "a.zip", FILES) if chance.random() < 0.5 else tar_of(folder / "a.tar.gz", FILES)
+    damage(archive, chance)
+    try:
+        download.unpack(archive, folder / "out")
+    except download.DownloadError as error:
+        assert "\n" not in str(error) and not (folder / "out").exists()
+        return 1, "refused in one sentence"
+    found = {path.relative_to(folder / "out").as_posix(): path.read_bytes() for path in folder.glob("out/*/*")}
+    assert found == FILES, "a damaged archive was unpacked to other files"
+    return 1, "the same files"
+
+
 TRIALS: dict[str, Trial] = {
     "SIGKILL at any moment of a run": functools.partial(killed_in_training, signal.SIGKILL),
     "SIGTERM at any moment of a run": functools.partial(killed_in_training, signal.SIGTERM),
@@ -421,6 +459,7 @@ TRIALS: dict[str, Trial] = {
     "SIGKILL while images are cached": killed_in_caching,
     "SIGKILL while a file is downloaded": killed_in_downloading,
     "SIGKILL or SIGTERM while a page is made": killed_in_making_a_page,
+    "SIGKILL or SIGTERM while a book is built": killed_in_building_a_book,
     "a full disk": full_disk,
     "a read-only folder of records": read_only_records,
     "a clock that jumps back": clock_jumps_back,
@@ -433,4 +472,5 @@ TRIALS: dict[str, Trial] = {
     "a cache with a flipped bit or cut short": damaged_cache,
     "a record or its embeddings with a flipped bit or cut short": damaged_record,
     "a download with a flipped bit or cut short": damaged_download,
+    "an archive with a flipped bit or cut short": damaged_archive,
 }
