@@ -117,7 +117,9 @@ def test_a_valley_is_the_interval_of_swad():
 
 @pytest.mark.parametrize("ran", [(0.5,), (0.5, 0.95)])
 def test_a_sweep_is_drawn_from_whatever_was_run(ran):
-    rows = [(value, "cartoon", seed, 50.0 + seed, False, f"{value}-{seed}.json") for value in ran for seed in range(2)]
+    rows = [
+        (value, "cartoon", seed, 50.0 + seed, False, f"pacs-{value}-{seed}.json") for value in ran for seed in range(2)
+    ]
     single = pd.DataFrame(rows, columns=["momentum", "held_out", "seed", "value", "failed", "files"])
     html, numbers = figure_of(sweep(single, "momentum", "a", 0.95, None, 45.0, "alpha", "Dots over alpha."))
     assert numbers["ood_accuracy_percent"].tolist() == [50.0, 51.0] * len(ran)

@@ -154,8 +154,9 @@ def _sole_owner(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):  # it holds a checkpoint, or a file that is not ours
-                folder.rmdir()
+            if rank() == 0:  # which may be writing its last checkpoint when the others are done
+                with contextlib.suppress(OSError):  # it holds a checkpoint, or a file that is not ours
+                    folder.rmdir()
 
 
 def _lock(folder: Path) -> Path:

@@ -75,7 +75,7 @@ def test_an_image_changed_within_its_size_and_time_is_noticed(tmp_path):
 def test_a_folder_called_like_a_benchmark_is_a_folder_everywhere(tmp_path, capsys):
     folder_of(tmp_path / "digits", ("photo", "art", "print"))
     assert cli.main(["train", *words(benchmark="./digits", held_out="art", algorithm="erm", **QUICK)]) == 0
-    assert "erm on ./digits, demo scale" in capsys.readouterr().out
+    assert "ERM on ./digits, demo scale" in capsys.readouterr().out
     assert cli.main(["doctor", "./digits"]) == 0
     assert "72 images: art 24, photo 24, print 24" in capsys.readouterr().out
     assert [*runs.load()["benchmark"]] == ["./digits"]
@@ -264,7 +264,7 @@ def test_a_page_runs_on_a_folder_of_the_readers(tmp_path):
     folder_of(tmp_path / "mine")
     page = begin({"held_out": "cartoon", "benchmark": "mine", "scale": "demo", "seed": 3}, "pacs")
     assert (page.benchmark, page.config.held_out, page.demo) == ("mine", "indoors", False)
-    assert "hypo on mine, indoors held out" in page._repr_html_()
+    assert "HYPO on mine, indoors held out" in page._repr_html_()
     assert "mine has no domain cartoon; its first, indoors, is held out" in page._repr_html_()
     assert begin({"held_out": "street", "benchmark": str(tmp_path / "mine")}, "vlcs").config.held_out == "street"
     assert begin({"benchmark": "mine", "scale": "demo"}, "cifar10").config.held_out is None

@@ -468,3 +468,14 @@ def test_weights_in_the_data_folder_are_known_by_name_and_content(tmp_path, monk
     file.write_bytes(b"other weights")
     with pytest.raises(TrainingError, match=r"whose sha256 begins with .*: put those weights there"):
         run(epochs=1, weights=known, force=True)
+
+
+def test_only_the_first_rank_removes_the_folder_that_it_may_still_write_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "rank", lambda: 1)
+    with engine._sole_owner(tmp_path / "run"):
+        pass
+    assert (tmp_path / "run").is_dir()
+    monkeypatch.setattr(engine, "rank", lambda: 0)
+    with engine._sole_owner(tmp_path / "run"):
+        pass
+    assert not [*tmp_path.iterdir()]
