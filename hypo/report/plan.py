@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import heapq
 import json
-import math
 import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -251,8 +250,7 @@ def loss_growth() -> Table:
     )
     caption = (
         "A call of HypoLoss and its backward at d = 128: processor seconds of one thread, and what is kept between the "
-        "two. The last column is one float32 for each pair of a sample and a class and each pair of classes. Pairs of "
-        f"more than {math.isqrt(BLOCK):,} classes are made in blocks and again for the gradient, so they are not kept."
+        "two. The last column is one float32 for each pair of a sample and a class and each pair of classes."
     )
     return Table(shown, "loss-growth", caption, numbers=rows, labels=2, also=(TIMES,))
 
