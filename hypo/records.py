@@ -27,7 +27,7 @@ import numpy as np
 
 from hypo.files import expanded, write_atomically
 
-VERSION = 2
+VERSION = 3
 RULES = ("validation", "last", "oracle", "swad")
 MEASURES = ("epoch", "validation_accuracy", "id_accuracy", "ood_accuracy", "epsilon_hat", "separation", "etf_gap")
 """The single numbers that each rule has."""

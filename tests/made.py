@@ -89,7 +89,8 @@ def a_record(
         "final": final,
         "cost": {"seconds": 12.5, "evaluation_seconds": 1.0, "images_per_second": 800.0, "peak_memory_mb": 512.0},
         "environment": {
-            "device": "cpu, 1 threads",
+            "device": "cpu",
+            "threads": 1,
             "ranks": 1,
             "precision": "float32",
             "accumulate": 1,

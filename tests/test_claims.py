@@ -19,10 +19,10 @@ from hypo.claims import OUTCOMES, checks, load, on_digits, overall, printed, ver
 from hypo.claims.checks import CHECKS
 from hypo.data.corruptions import CORRUPTIONS
 from hypo.display.claims import listing
-from hypo.paper import NUMBERS
+from hypo.paper import NUMBERS, SECTIONS
 from hypo.paper import table as paper
 from hypo.report import claims as report
-from hypo.report.claims import evidence, headlines, of_page
+from hypo.report.claims import evidence, headlines, of_page, section
 from hypo.report.claims import rule as describe
 
 TOP = Path(__file__).resolve().parents[1]
@@ -44,7 +44,7 @@ def pairs(folder, leads, setting=HYPO, than=ERM, **more):
 
 
 def claim(rule, name="it", benchmark="pacs", **more):
-    given = {"id": name, "claim": "A.", "where": "Sec. 1", "page": "pacs", "rule": rule, **more}
+    given = {"id": name, "claim": "A.", "where": ["Section 1"], "page": "pacs", "rule": rule, **more}
     return given | ({"benchmark": benchmark} if benchmark else {})
 
 
@@ -74,7 +74,7 @@ def test_a_lead_whose_interval_excludes_zero_is_supported(tmp_path):
     assert low > 0 and row["outcome"] == "supported"
     assert row["evidence"] == f"+3.2 points [+{low:.1f}, +{high:.1f}] (3 pairs: cartoon; 3 seeds)"
     assert (row["n"], row["data"]) == (3, "pacs")
-    assert row["files"].split() == sorted(path.name for path in tmp_path.glob("*.json"))
+    assert [origin.file for origin in row["origins"]] == sorted(path.name for path in tmp_path.glob("*.json"))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_scales_and_benchmarks_are_kept_apart(tmp_path):
         "cpu": ("pacs", 2, "contradicted"),
         "paper": ("pacs", 0, "not run"),
     }
-    assert not any("digits" in row["files"] for row in found.values())
+    assert not any(origin.benchmark == "digits" for row in found.values() for origin in row["origins"])
 
 
 def test_the_digits_decide_nothing_about_a_benchmark_and_have_rows_of_their_own(tmp_path):
@@ -206,7 +206,7 @@ def test_swad_is_a_rule_of_selection_of_the_same_runs(tmp_path):
         averaged = {"swad": {"ood_accuracy": 0.75 + seed / 1000}}
         run(tmp_path, 0.7, seed=seed, rules=averaged, interval={"starts_at_first": seed == 0})
     row = at_cpu(tmp_path, compare({"rule": "swad"}, {"rule": "validation"}))
-    assert (row["outcome"], row["n"], len(row["files"].split())) == ("supported", 3, 3)
+    assert (row["outcome"], row["n"], len(row["origins"])) == ("supported", 3, 3)
     assert "SWAD averages from the first evaluation on in 1" in row["evidence"]
 
 
@@ -362,7 +362,8 @@ def test_a_bound_that_no_embedding_can_exceed_says_nothing(tmp_path):
     assert at_cpu(tmp_path, rule)["outcome"] == "not run"
     path = run(tmp_path / "loose", 0.5, embeddings=arrays(unit(60, 4).numpy(), y, domains, mu.numpy()))
     row = at_cpu(tmp_path / "loose", rule)
-    assert (row["outcome"], row["n"], row["files"]) == ("holds but says nothing here", 1, path.name)
+    assert (row["outcome"], row["n"]) == ("holds but says nothing here", 1)
+    assert [origin.file for origin in row["origins"]] == [path.name]
     assert re.match(r"holds in (\d+) of \1 places on 1 model; nearest to failing: W1", row["evidence"])
     tight = arrays(mu.numpy()[y], y, domains, mu.numpy())  # every sample at its prototype
     run(tmp_path / "tight", 0.5, embeddings=tight)
@@ -387,6 +388,7 @@ def test_the_mathematics_holds_and_a_wrong_loss_is_noticed(name, monkeypatch):
 
 WRONG = {
     "claim it lacks where": lambda c: c.pop("where"),
+    "where of claim it must be a list of places": lambda c: c.update(where="Section 1"),
     "unknown key in claim it 'pge': did you mean page": lambda c: c.update(pge=c.pop("page")),
     "unknown kind of rule in claim it 'compair': did you mean compare": lambda c: c["rule"].update(kind="compair"),
     "unknown measure in claim it 'odd_accuracy': did you mean ood_accuracy": lambda c: c["rule"].update(
@@ -490,13 +492,13 @@ def test_the_table_is_tidy_and_every_outcome_has_its_evidence():
     assert all(evidence(line) for line in table.itertuples())
     assert (table.query("outcome != 'not run'")["n"] > 0).all()
     assert all(describe(given["rule"]) for given in claims)
-    files = {name for row in [*table["files"], *on_digits()["files"]] for name in row.split()}
+    files = {origin.file for row in [*table["origins"], *on_digits()["origins"]] for origin in row}
     assert files <= {path.name for path in records.folder().glob("*.json")}
 
 
 def test_the_short_table_counts_all_claims():
     short, counts = headlines()
-    assert [*short] == ["claim", "outcome", "evidence", "page", "files"]
+    assert [*short] == ["claim", "outcome", "evidence", "page", "origins"]
     assert max(map(len, short["claim"])) <= 50, "one line each"
     assert sum(counts.values()) == len(load())
     assert len(short) == sum(given.get("headline", False) for given in load()) <= 8
@@ -543,8 +545,9 @@ def test_the_page_of_claims_has_each_once_with_its_rule_records_and_commands(tmp
 
 def test_where_names_tables_and_figures_by_their_numbers():
     for given in load():
-        assert "Tab." not in given["where"] and "Fig." not in given["where"]
-        assert not re.search(r"(Table|Figure)s? (?!\d)", given["where"]), given["id"]
+        named = {place for place in given["where"] if place.startswith(("Table", "Figure"))}
+        assert named <= {*NUMBERS.values()}, given["id"]
+        assert section(given["where"]) in SECTIONS, given["id"]
 
 
 def test_a_page_has_its_own_claims_and_the_digits_apart(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 
 from hypo.display import banner, inline, show
 from hypo.report.table import PAPER, Table
+from hypo.runs import Origin
 
 
 def saved(html: str) -> pd.DataFrame:
@@ -16,6 +17,7 @@ def saved(html: str) -> pd.DataFrame:
     return pd.read_csv(io.BytesIO(base64.b64decode(encoded)))
 
 
+A, B = Origin("a.json", "pacs"), Origin("b.json", "digits")
 FRAME = pd.DataFrame({"style": ["a <b>", "[pacs](pacs.html)"], "accuracy": [81.257, float("nan")]})
 
 
@@ -35,7 +37,7 @@ def test_text_is_escaped_links_are_links_and_missing_numbers_are_empty():
 
 
 def test_records_behind_a_table_are_named_once_each():
-    html = show(FRAME, "styles", records=["b.json a.json", "a.json"])._repr_html_()
+    html = show(FRAME, "styles", records=[(B, A), (A,)])._repr_html_()
     assert "2 records" in html and "a.json<br>b.json" in html
 
 
@@ -55,9 +57,9 @@ def test_a_cell_may_have_two_lines_and_negative_numbers_have_a_minus_sign():
 
 
 def test_badges_follow_from_the_records_and_from_what_is_said():
-    html = show(Table(FRAME, "styles", records=["digits-cartoon-erm-demo-s0-12.json"]))._repr_html_()
+    html = show(Table(FRAME, "styles", records=[(B,)]))._repr_html_()
     assert '<caption><span class="hypo-badge">digits</span></caption>' in html
-    assert Table(FRAME, "t", records=["pacs-a.json digits-b.json"], also=(PAPER,)).about == (
+    assert Table(FRAME, "t", records=[(Origin("digits-a.json", "pacs"), B)], also=(PAPER,)).about == (
         PAPER,
         "real data",
         "digits",

@@ -14,7 +14,10 @@ from hypo.figures import MARKERS
 from hypo.figures.ablations import contrasts, sweep, valley
 from hypo.figures.data import beside, captioned
 from hypo.figures.embeddings import Map, balanced, mapped
+from hypo.runs import Origin
 from hypo.training.swad import interval
+
+RECORD = [(Origin("r.json", "digits"),)]
 
 
 def saved(html: str) -> pd.DataFrame:
@@ -32,7 +35,7 @@ def some(n=10):
 
 def drawn(samples, images=None, classes=("a", "b")):
     methods = {"erm": "ERM", "hypo": "HYPO"}
-    return Map(samples, methods, "A map.", "umap", images, classes, ["photo", "sketch"], ["r.json"])._repr_html_()
+    return Map(samples, methods, "A map.", "umap", images, classes, ["photo", "sketch"], RECORD)._repr_html_()
 
 
 def test_a_map_draws_every_sample_once_for_each_method():
@@ -108,7 +111,7 @@ def figure_of(figure) -> tuple[str, pd.DataFrame]:
 def test_a_valley_is_the_interval_of_swad():
     losses = [2.0, 1.0, 0.5, 0.6, 0.7, *[0.9] * 8]
     frame = pd.DataFrame({"epoch": np.arange(1.0, 14), "loss": losses})
-    html, numbers = figure_of(valley(frame, "valley", "A curve of the loss.", ["r.json"]))
+    html, numbers = figure_of(valley(frame, "valley", "A curve of the loss.", RECORD))
     start, end = interval(losses)
     assert (start, end) == (2, 4)
     assert numbers.loc[numbers["averaged"], "epoch"].tolist() == [3, 4, 5]
@@ -118,9 +121,11 @@ def test_a_valley_is_the_interval_of_swad():
 @pytest.mark.parametrize("ran", [(0.5,), (0.5, 0.95)])
 def test_a_sweep_is_drawn_from_whatever_was_run(ran):
     rows = [
-        (value, "cartoon", seed, 50.0 + seed, False, f"pacs-{value}-{seed}.json") for value in ran for seed in range(2)
+        (value, "cartoon", seed, 50.0 + seed, False, (Origin(f"{value}-{seed}.json", "pacs"),))
+        for value in ran
+        for seed in range(2)
     ]
-    single = pd.DataFrame(rows, columns=["momentum", "held_out", "seed", "value", "failed", "files"])
+    single = pd.DataFrame(rows, columns=["momentum", "held_out", "seed", "value", "failed", "origins"])
     html, numbers = figure_of(sweep(single, "momentum", "a", 0.95, None, 45.0, "alpha", "Dots over alpha."))
     assert numbers["ood_accuracy_percent"].tolist() == [50.0, 51.0] * len(ran)
     assert "the paper's numbers" not in html and "real data" in html
@@ -137,9 +142,15 @@ def test_contrasts_of_the_paper_alone_and_with_ours():
         "low": np.nan,
         "high": np.nan,
         "n": 0,
-        "files": "",
+        "origins": (),
     }
-    ours = paper | {"who": "ours", "benchmark": "digits", "scale": "demo", "n": 3, "files": "a.json b.json"}
+    ours = paper | {
+        "who": "ours",
+        "benchmark": "digits",
+        "scale": "demo",
+        "n": 3,
+        "origins": (Origin("a.json", "digits"), Origin("b.json", "digits")),
+    }
     ours |= {"low": 0.1, "high": 1.5}
     html, _ = figure_of(contrasts(pd.DataFrame([paper]), "ablations", "What a part adds."))
     assert "record" not in html
@@ -152,8 +163,6 @@ def test_images_are_drawn_by_group_with_their_captions_and_pairs_stand_side_by_s
     both = np.stack([np.full((3, 16, 16, 3), shade, np.uint8) for shade in (10, 200)], axis=1)
     joined = beside(both)
     assert joined.shape == (3, 16, 34, 3) and (joined[0, 0, [0, 15, 18, 33], 0] == [10, 10, 200, 200]).all()
-    figure = captioned(
-        joined, [*frame["domain"]], ["a", "b", "c"], "hard", "Pairs of images.", frame, ["digits-r.json"]
-    )
+    figure = captioned(joined, [*frame["domain"]], ["a", "b", "c"], "hard", "Pairs of images.", frame, RECORD)
     html, numbers = figure_of(figure)
     assert numbers["cosine"].tolist() == [0.9, 0.8, 0.7] and ">digits<" in html

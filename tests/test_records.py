@@ -71,6 +71,7 @@ def a_record(ood: dict | None = None, **config) -> dict:
         "cost": {"seconds": 12.5, "evaluation_seconds": 0.5, "images_per_second": 800.0, "peak_memory_mb": 512.0},
         "environment": {
             "device": "cpu",
+            "threads": 1,
             "python": "3.11.7",
             "packages": {"torch": "2.14.1"},
             "precision": "float32",
@@ -107,7 +108,7 @@ def test_a_record_comes_back_as_it_was_written(tmp_path):
     assert given == before
     back = records.read(path)
     assert {key: back[key] for key in given} == given
-    assert back["schema"] == 2 and back["embeddings"] is None
+    assert back["schema"] == 3 and back["embeddings"] is None
     assert back["config_hash"] == records.identity_hash(given["identity"])
     assert [*tmp_path.iterdir()] == [path]
 
@@ -275,9 +276,9 @@ def test_a_hash_that_is_not_the_configurations_is_an_edit_too(tmp_path):
         ("", "old.json is not JSON"),
         ('{"schema": NaN}', "old.json is not JSON"),
         (b"\xff\xfe", "old.json is not JSON"),
-        ('{"schema": 0, "accuracy": 0.9}', "old.json is of schema 0, not 2: delete it and run again"),
-        ('{"schema": 1}', "old.json is of schema 1, not 2"),
-        ('{"schema": "\\n"}', "old.json is of schema '\\n', not 2"),
+        ('{"schema": 0, "accuracy": 0.9}', "old.json is of schema 0, not 3: delete it and run again"),
+        ('{"schema": 1}', "old.json is of schema 1, not 3"),
+        ('{"schema": "\\n"}', "old.json is of schema '\\n', not 3"),
         ("[" * 100_000, "old.json is not JSON"),
         ("{}", "old.json is not a record: 'schema' is a required property"),
         ("[]", "old.json is not a record: [] is not of type 'object'"),

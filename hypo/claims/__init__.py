@@ -56,12 +56,12 @@ def _judged(frame: Any, claims: Any, scales: list[str], digits: bool) -> pd.Data
         | {"headline": claim.get("headline", False), "scale": scale}
         | {"data": "digits" if digits else claim.get("benchmark", "") if scale else ""}
         | {"outcome": evidence.outcome, "evidence": evidence, "n": evidence.n}
-        | {"files": " ".join(sorted(evidence.files))}
+        | {"origins": tuple(sorted(evidence.origins))}
         for claim in claims
         for scale, evidence in found[claim["id"]].items()
     ]
     columns = ["id", "claim", "where", "page", "note", "rule", "headline", "scale", "data", "outcome", "evidence", "n"]
-    return pd.DataFrame(rows, columns=[*columns, "files"])
+    return pd.DataFrame(rows, columns=[*columns, "origins"])
 
 
 def _by_scale(claim: dict[str, Any], frame: pd.DataFrame, scales: list[str], digits: bool) -> dict[str, Evidence]:

@@ -39,7 +39,7 @@ def _vmf(_frame: pd.DataFrame) -> Evidence:
 def _etf(_frame: pd.DataFrame) -> Evidence:
     """The separation loss minimised over free prototypes from a random start, for several numbers of classes."""
     sizes = ((2, 2), (3, 2), (4, 3), (7, 16), (10, 64))
-    return _counted([_above_least(*size) < REACHES for size in sizes], "sizes (C, d), the largest (10, 64),")
+    return _counted([_above_least(*size) < REACHES for size in sizes], f"sizes (C, d) up to {sizes[-1]}")
 
 
 @functools.cache
@@ -58,16 +58,15 @@ def _lemma(frame: pd.DataFrame, name: str) -> Evidence:
     made = runs.made_with(frame, {})
     kept = made["path"].map(lambda path: path.with_suffix(".npz").exists()).astype(bool)
     first = made[kept].sort_values("seed").drop_duplicates("held_out")  # mathematics needs no repetition
-    found = {path.name: _sides(path) for path in first["path"]}
-    if not found:
+    if first.empty:
         return Evidence(NOT_RUN, reason="no run of HYPO with stored embeddings")
-    rows = pd.concat([sides[sides["lemma"] == name] for sides in found.values()], ignore_index=True)
+    found = [_sides(path) for path in first["path"]]
+    rows = pd.concat([sides[sides["lemma"] == name] for sides in found], ignore_index=True)
     useful = (rows["right"] < rows["at_most"]).any()
     outcome = FAILS if not rows["holds"].all() else HOLDS if useful else EMPTY
     tightest = rows.loc[(rows["left"] / rows["right"].clip(lower=1e-300)).idxmax()].to_dict()
-    places = f"places on {len(found)} model{'s' if len(found) > 1 else ''}"
-    counts = int(rows["holds"].sum()), len(rows), places
-    return Evidence(outcome, counts=counts, tightest=tightest, files=frozenset(found), n=len(found))
+    counts, origins = (int(rows["holds"].sum()), len(rows), "places"), frozenset().union(*first["origins"])
+    return Evidence(outcome, counts=counts, tightest=tightest, origins=origins, n=len(found))
 
 
 @functools.cache

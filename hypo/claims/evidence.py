@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from hypo.runs import Estimate, Setting
+from hypo.runs import Estimate, Origin, Setting
 
 SUPPORTED, CONTRADICTED, INCONCLUSIVE, NOT_RUN = "supported", "contradicted", "inconclusive", "not run"
 """Of claims that runs decide: the 95% interval excludes zero on the claimed side; on the other side; it does not; or
@@ -33,7 +33,7 @@ class Finding(NamedTuple):
     seeds: int
     failed: int
     starts_at_first: int
-    files: frozenset[str]
+    origins: frozenset[Origin]
 
 
 class Evidence(NamedTuple):
@@ -56,7 +56,7 @@ class Evidence(NamedTuple):
     counts: tuple[int, int, str] | None = None
     tightest: dict[str, Any] | None = None
     reason: str = ""
-    files: frozenset[str] = frozenset()
+    origins: frozenset[Origin] = frozenset()
     n: int = 0
 
 

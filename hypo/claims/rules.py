@@ -89,16 +89,16 @@ def _finding(
 ) -> Finding:
     domains = tuple(domain for domain in dict.fromkeys(values["held_out"]) if domain)
     marks = (int(values[name].sum()) for name in ("failed", "starts_at_first"))
-    files = frozenset(" ".join(values["files"]).split())
-    return Finding(outcome, measure, of, than, mean, domains, values["seed"].nunique(), *marks, files)
+    origins = frozenset().union(*values["origins"])
+    return Finding(outcome, measure, of, than, mean, domains, values["seed"].nunique(), *marks, origins)
 
 
 def _evidence(
     outcome: str, findings: tuple[Finding, ...], missing: tuple[Setting, ...] = (), asked: int = 1
 ) -> Evidence:
-    files = frozenset().union(*(finding.files for finding in findings))
+    origins = frozenset().union(*(finding.origins for finding in findings))
     n = max((finding.estimate.n for finding in findings), default=0)
-    return Evidence(outcome, findings, asked, missing, files=files, n=n)
+    return Evidence(outcome, findings, asked, missing, origins=origins, n=n)
 
 
 def _missing(frame: pd.DataFrame, wanted: list[Setting]) -> tuple[Setting, ...]:
@@ -125,6 +125,6 @@ def combined(found: dict[str, Evidence]) -> Evidence:
     parts: dict[str, list[str]] = {}
     for name, evidence in found.items():
         parts.setdefault(evidence.outcome, []).append(name)
-    files = frozenset().union(*(evidence.files for evidence in found.values()))
+    origins = frozenset().union(*(evidence.origins for evidence in found.values()))
     n = sum(evidence.outcome != NOT_RUN for evidence in found.values())
-    return Evidence(together(parts), parts=parts, files=files, n=n)
+    return Evidence(together(parts), parts=parts, origins=origins, n=n)

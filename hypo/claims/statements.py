@@ -83,6 +83,9 @@ def _check_claim(claim: dict[str, Any]) -> None:
     if not isinstance(name, str) or name.split() != [name]:
         raise ValueError(f"a claim must be a mapping with an id of one word, not {(claim if name is None else name)!r}")
     _check_keys(f"claim {name}", claim, KEYS, OPTIONAL)
+    where = claim["where"]
+    if not isinstance(where, list) or not where or not all(isinstance(place, str) for place in where):
+        raise ValueError(f"where of claim {name} must be a list of places in the paper, a section first, not {where!r}")
     rule = claim["rule"]
     if not isinstance(rule, dict):
         raise ValueError(f"the rule of claim {name} must be a mapping with a kind, not {rule!r}")

@@ -15,6 +15,7 @@ import pandas as pd
 from hypo.claims import OUTCOMES
 from hypo.report.table import Table, about
 from hypo.report.text import NOT_RUN, number
+from hypo.runs import Origins, together
 
 LONG = 40
 """Characters beyond which a cell is a phrase or a sentence."""
@@ -69,22 +70,32 @@ def badges(about: Iterable[str]) -> str:
 
 
 def source(
-    name: str, numbers: pd.DataFrame | None, records: Iterable[str] = (), also: tuple[str, ...] | None = None
+    name: str,
+    numbers: pd.DataFrame | None,
+    records: Iterable[Origins] = (),
+    also: tuple[str, ...] | None = None,
 ) -> str:
     """One line: what it is of (a figure's badges), a link that saves `numbers` as <name>.csv, and the records."""
-    records = [*records]
-    parts = [badges(about(records, also))] if also is not None else []
+    origins = together(records)
+    parts = [badges(about([origins], also))] if also is not None else []
     if numbers is not None:
         keep_index = numbers.index.names != [None]
-        encoded = base64.b64encode(numbers.to_csv(index=keep_index).encode()).decode()
+        encoded = base64.b64encode(_saved(numbers).to_csv(index=keep_index).encode()).decode()
         file = html.escape(f"{name}.csv", quote=True)  # the name of a reader's folder may be in it
         parts.append(f'<a download="{file}" href="data:text/csv;base64,{encoded}">{file}</a>')
-    names = sorted(dict.fromkeys(" ".join(records).split()))
-    if names:
-        count = f"{len(names)} record{'s' if len(names) > 1 else ''}"
-        listed = "<br>".join(map(html.escape, names))
+    if origins:
+        count = f"{len(origins)} record{'s' if len(origins) > 1 else ''}"
+        listed = "<br>".join(html.escape(origin.file) for origin in sorted(origins))
         parts.append(f"<details><summary>{count}</summary>{listed}</details>")
     return f'<div class="hypo-source">{" ".join(parts)}</div>' if any(parts) else ""
+
+
+def _saved(numbers: pd.DataFrame) -> pd.DataFrame:
+    """A frame as its CSV holds it: records by the names of their files."""
+    if "origins" not in numbers:
+        return numbers
+    names = numbers["origins"].map(lambda own: " ".join(origin.file for origin in own), na_action="ignore")
+    return numbers.assign(origins=names).rename(columns={"origins": "files"})
 
 
 def banner(*lines: str) -> str:

@@ -24,10 +24,10 @@ def listing(frame: pd.DataFrame | None = None) -> Html:
         if len(own):
             lines = "".join(_claim(line, texts[texts["id"] == line.id]) for line in own.itertuples())
             parts.append(f'<section><h3 class="hypo-section">{name}: {title}</h3>{lines}</section>')
-    saved = texts.drop(columns=["files"])
+    saved = texts.drop(columns=["origins"])
     return Html(
         f'<div class="hypo-claims">{"".join(parts)}<p class="none" hidden>No claim has both.</p></div>'
-        f"<script>{asset('claims.js')}</script>{source('claims', saved, texts['files'])}"
+        f"<script>{asset('claims.js')}</script>{source('claims', saved, texts['origins'])}"
     )
 
 
@@ -36,13 +36,13 @@ def _claim(line: Any, scales: pd.DataFrame) -> str:
     first = scales.iloc[0]
     made = commands(line.rule, line)
     facts = {
-        "In the paper": f"{line.where}{f'; it prints {first.paper}' if first.paper else ''}",
+        "In the paper": f"{'; '.join(line.where)}{f'; it prints {first.paper}' if first.paper else ''}",
         "Rule": first.rule,
         **{f"Evidence{f', {row.on}' if row.on else ''}": row.evidence for row in scales.itertuples() if row.n},
         "Commands": "\n".join(f"`{command}`" for command in made[:3])
         + (f"\nand {len(made) - 3} more, with other settings" if len(made) > 3 else ""),
         "Note": line.note,
-        "Records": "\n".join(line.files.split()),
+        "Records": "\n".join(origin.file for origin in line.origins),
         "Page": f"[{PAGES[line.page]}]({line.page}.html)",
     }
     if line.evidence.reason:

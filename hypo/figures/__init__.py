@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from hypo.display import asset, source
+from hypo.runs import Origins
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#b2df00", "#666666", "#a6611a")
 """Okabe and Ito's colour-blind safe set, lengthened; a class also has a marker of its own."""
@@ -31,7 +32,7 @@ class Themed:
     raster   PNG at twice the screen's resolution instead of SVG: for images and thousands of points
     name     of the CSV, without its ending
     numbers  what is drawn, as the CSV holds it; None for pictures that show no numbers
-    records  names of the record files behind it
+    records  the records behind it: a column `origins`, or the like
     also     what it shows beside what the records tell, as of `hypo.report.table.Table`
     """
 
@@ -43,7 +44,7 @@ class Themed:
         raster: bool = False,
         name: str = "figure",
         numbers: pd.DataFrame | None = None,
-        records: Iterable[str] = (),
+        records: Iterable[Origins] = (),
         also: tuple[str, ...] = (),
     ) -> None:
         self.alt, self.source = alt, source(name, numbers, records, also)

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from hypo.figures import COLOURS, THEMES, Themed
 from hypo.report.table import PAPER
 from hypo.report.text import words
+from hypo.runs import Origins
 from hypo.training.swad import OPTIMUM_PATIENCE, OVERFIT_PATIENCE, TOLERANCE, interval
 
 OPEN = {"marker": "D", "mfc": "none", "mew": 1.8, "ls": "none"}
@@ -45,7 +46,7 @@ def contrasts(cells: pd.DataFrame, name: str, alt: str) -> Themed:
 
     also = (PAPER,) if (cells["who"] == "paper").any() else ()
     size = (6.4, 1.6 + 0.8 * len(rows))
-    return Themed(draw, alt, size, name=name, numbers=cells, records=cells["files"], also=also)
+    return Themed(draw, alt, size, name=name, numbers=cells, records=cells["origins"], also=also)
 
 
 def sweep(
@@ -60,7 +61,7 @@ def sweep(
 ) -> Themed:
     """OOD accuracy by the values of a field that were run: each run a dot by held-out domain, their means circles.
 
-    single   of `hypo.report.studies.sweep`, one row per run: `field`, held_out, value (percent), files
+    single   of `hypo.report.studies.sweep`, one row per run: `field`, held_out, value (percent), origins
     default  the paper's setting, marked where it was run
     paper    the number that the paper prints for its setting; None where it prints none, or on other data than its own
     erm      the mean accuracy of ERM in percent, which does not depend on the field; None where it was not run
@@ -86,13 +87,13 @@ def sweep(
         handles, labels = axes.get_legend_handles_labels()
         axes.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.45, 1), ncols=2)
 
-    numbers = single[[field, "held_out", "seed", "value", "failed", "files"]]
+    numbers = single[[field, "held_out", "seed", "value", "failed", "origins"]]
     numbers = numbers.rename(columns={"value": "ood_accuracy_percent"})
     also = () if paper is None else (PAPER,)
-    return Themed(draw, alt, (4.6, 4.4), name=name, numbers=numbers, records=single["files"], also=also)
+    return Themed(draw, alt, (4.6, 4.4), name=name, numbers=numbers, records=single["origins"], also=also)
 
 
-def valley(epochs: pd.DataFrame, name: str, alt: str, records: Sequence[str] = ()) -> Themed:
+def valley(epochs: pd.DataFrame, name: str, alt: str, records: Sequence[Origins] = ()) -> Themed:
     """The validation loss of a run at each evaluation, and the stretch whose weights SWAD averages.
 
     epochs  one row per evaluation, in order: epoch, loss
@@ -136,4 +137,4 @@ def learning_curves(rows: pd.DataFrame, where: str, name: str) -> Themed:
 
     said = "; ".join(f"{method} after {epochs:g} epochs, {mean:.0f}" for (method, epochs), mean in ends.items())
     alt = f"Accuracy in percent on {where} by epoch, means over seeds: {said}."
-    return Themed(draw, alt, (6.4, 3.4), name=name, numbers=rows, records=rows["files"])
+    return Themed(draw, alt, (6.4, 3.4), name=name, numbers=rows, records=rows["origins"])

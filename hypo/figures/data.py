@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from hypo.figures import Themed
 from hypo.report.text import words
+from hypo.runs import Origins
 
 
 def contact_sheet(
@@ -45,7 +46,7 @@ def captioned(
     name: str,
     alt: str,
     numbers: pd.DataFrame,
-    records: Sequence[str] = (),
+    records: Sequence[Origins] = (),
     most: tuple[int, int] = (12, 5),
 ) -> Themed:
     """Images (N, H, W, 3) uint8 in rows by group, those of the first image first, each with its caption above it.

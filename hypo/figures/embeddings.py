@@ -23,6 +23,7 @@ from PIL import Image
 from hypo.display import source
 from hypo.figures import COLOURS, MARKERS, asset
 from hypo.report.text import words
+from hypo.runs import Origins
 
 SIDE, MARGIN, RADIUS = 400, 14, 4.2  # of a map and its markers, in its own units
 THUMBNAIL = 48  # pixels at most
@@ -77,7 +78,7 @@ class Map:
     images   (N, H, W, 3) uint8 of the samples, None where they are not on this machine
     classes  names in the order of their markers
     domains  names in the order of their colours, where the paper's Figure 4 gives them none
-    records  names of the record files behind it
+    records  the records behind it: a column `origins`, or the like
     """
 
     samples: pd.DataFrame
@@ -87,7 +88,7 @@ class Map:
     images: np.ndarray | None
     classes: Sequence[str]
     domains: Sequence[str]
-    records: Sequence[str] = ()
+    records: Sequence[Origins] = ()
 
     def __post_init__(self) -> None:
         if len(self.classes) > len(MARKERS):

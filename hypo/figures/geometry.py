@@ -10,16 +10,20 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from hypo.figures import COLOURS, THEMES, Row, Themed
+from hypo.paper import method_name
+from hypo.runs import Origins
 
 
-def heatmaps(maps: Mapping[str, pd.DataFrame], records: Sequence[str] = ()) -> Row:
+def heatmaps(maps: Mapping[str, pd.DataFrame], where: str, records: Sequence[Origins] = ()) -> Row:
     """Sinkhorn divergence by class (rows) and pair of domains (columns), one map per method, on one colour scale.
 
-    maps  title -> class, pair, sinkhorn
+    maps   method -> class, pair, sinkhorn
+    where  the benchmark, in words
     """
     top = max(frame["sinkhorn"].max() for frame in maps.values())
 
-    def heatmap(title: str, frame: pd.DataFrame) -> Themed:
+    def heatmap(method: str, frame: pd.DataFrame) -> Themed:
+        title = f"{method_name(method)} on {where}"
         grid = frame.pivot(index="class", columns="pair", values="sinkhorn")
         grid = grid.loc[list(dict.fromkeys(frame["class"])), list(dict.fromkeys(frame["pair"]))]
 
@@ -37,13 +41,13 @@ def heatmaps(maps: Mapping[str, pd.DataFrame], records: Sequence[str] = ()) -> R
             f"Heatmap, {title}: Sinkhorn divergence for {grid.shape[0]} classes and {grid.shape[1]} pairs of training "
             f"domains, from {grid.min().min():.2f} to {grid.max().max():.2f}, on average {grid.to_numpy().mean():.2f}."
         )
-        name = f"variation-{title.split()[0].lower()}"
-        return Themed(draw, alt, (3.7, 1.6 + 0.32 * len(grid)), name=name, numbers=frame, records=records)
+        size = (3.7, 1.6 + 0.32 * len(grid))
+        return Themed(draw, alt, size, name=f"variation-{method}", numbers=frame, records=records)
 
-    return Row(*(heatmap(title, frame) for title, frame in maps.items()))
+    return Row(*(heatmap(method, frame) for method, frame in maps.items()))
 
 
-def both_sides(nearest: pd.DataFrame, name: str, records: Sequence[str] = ()) -> Themed:
+def both_sides(nearest: pd.DataFrame, name: str, records: Sequence[Origins] = ()) -> Themed:
     """Left (dot) and right side (bar) of each inequality, in units of what its left side can be at most."""
     shown = nearest[nearest["at_most"].notna()].reset_index(drop=True)
 

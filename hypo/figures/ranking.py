@@ -41,6 +41,6 @@ def two_orders(standings: pd.DataFrame, benchmark: str, marked: str = "hypo") ->
 
     best = [method_name(both["algorithm"].iloc[np.argmin(side)]) for side in places.T]
     alt = f"{len(both)} methods on {name_of(benchmark)} by average: {best[0]} leads in the paper, {best[1]} here."
-    drawn = both.drop(columns="files")
+    drawn = both.drop(columns="origins")
     size = (5.2, 0.6 + 0.27 * len(both))
-    return Themed(draw, alt, size, name="two-orders", numbers=drawn, records=both["files"], also=(PAPER,))
+    return Themed(draw, alt, size, name="two-orders", numbers=drawn, records=both["origins"], also=(PAPER,))

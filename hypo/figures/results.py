@@ -14,12 +14,13 @@ from hypo.paper import NAMES
 from hypo.report.corruptions import METHODS, over_severities
 from hypo.report.table import PAPER
 from hypo.report.text import number, words
+from hypo.runs import Origins
 
 FILL = {"ERM": COLOURS[4], "HYPO": COLOURS[0]}
 """Light and dark, so that the two are told apart without colour."""
 
 
-def confusion_matrix(counts: pd.DataFrame, where: str, records: Sequence[str] = ()) -> Themed:
+def confusion_matrix(counts: pd.DataFrame, where: str, records: Sequence[Origins] = ()) -> Themed:
     """Which class (row) was taken for which (column), in % of the row; a figure in each cell up to 20 classes.
 
     counts  of `hypo.report.run.confusion`
@@ -57,7 +58,7 @@ def dots(
 ) -> Themed:
     """Accuracy by `x`: each run a dot, the mean over seeds a bar with its number.
 
-    rows    one per run: `x`, value (percent), files, and `hue`, by which dots have their colour and marker
+    rows    one per run: `x`, value (percent), origins, and `hue`, by which dots have their colour and marker
     what    the data in words
     chance  the accuracy of guessing in percent, None to leave it out
     """
@@ -88,8 +89,8 @@ def dots(
 
     said = "; ".join(f"{kind}, {words(x)} {words(str(place))}, {mean:.0f}" for (kind, place), mean in means.items())
     alt = f"Accuracy in percent on {what}, means over seeds: {said}."
-    numbers = rows[[x, hue, "value", "files"]]
-    return Themed(draw, alt, (6.2, 3.6), name=name, numbers=numbers, records=rows["files"])
+    numbers = rows[[x, hue, "value", "origins"]]
+    return Themed(draw, alt, (6.2, 3.6), name=name, numbers=numbers, records=rows["origins"])
 
 
 def bars(every: pd.DataFrame, benchmark: str, name: str) -> Themed:
@@ -100,17 +101,18 @@ def bars(every: pd.DataFrame, benchmark: str, name: str) -> Themed:
     seeds = over_severities(every)
     seeds = seeds.assign(series=seeds["method"] + ", " + seeds["source"])
     means = seeds.groupby(["source", "method", "column"], sort=False)["value"].mean().unstack("method")
-    groups, series = ([*dict.fromkeys(seeds[column])] for column in ("column", "series"))
+    groups = [*dict.fromkeys(seeds["column"])]
+    series = seeds.drop_duplicates("series").set_index("series")
 
     def draw(figure: Figure, theme: str) -> None:
         axes, ink = figure.subplots(), THEMES[theme]["ink"]
-        palette = [FILL[each.split(",")[0]] for each in series]
-        place = {"x": "value", "y": "column", "order": groups, "hue": "series", "hue_order": series}
+        palette = [FILL[method] for method in series["method"]]
+        place = {"x": "value", "y": "column", "order": groups, "hue": "series", "hue_order": [*series.index]}
         line = {"errorbar": "sd", "err_kws": {"color": ink, "linewidth": 1}, "edgecolor": ink, "linewidth": 0.6}
         sns.barplot(seeds, **place, **line, palette=palette, saturation=1, ax=axes)
-        for bar, each in zip(axes.containers, series, strict=False):
+        for bar, source in zip(axes.containers, series["source"], strict=False):
             for patch in bar:
-                patch.set_hatch("" if each.endswith("paper") else "///")
+                patch.set_hatch("" if source == "paper" else "///")
         sources = [*dict.fromkeys(seeds["source"])] if {*METHODS.values()} <= {*means} else []
         for place, source in enumerate(sources):
             shift = (place + 0.5) / len(sources) - 0.5
@@ -123,11 +125,11 @@ def bars(every: pd.DataFrame, benchmark: str, name: str) -> Themed:
         axes.get_legend().remove()
         figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=1 + (len(series) < 3))
 
-    said = "; ".join(f"{each} {seeds.loc[seeds['series'] == each, 'value'].mean():.1f}%" for each in series)
+    said = "; ".join(f"{each} {seeds.loc[seeds['series'] == each, 'value'].mean():.1f}%" for each in series.index)
     alt = f"Bars of accuracy on {NAMES[benchmark]} by test; means: {said}."
     size = (5.6, 1 + 0.2 * len(series) + len(groups) * (0.1 + 0.16 * len(series)))
     also = (PAPER,) if "paper" in {*seeds["source"]} else ()
-    return Themed(draw, alt, size, name=name, numbers=seeds.drop(columns="series"), records=seeds["files"], also=also)
+    return Themed(draw, alt, size, name=name, numbers=seeds.drop(columns="series"), records=seeds["origins"], also=also)
 
 
 def methods(ranks: pd.DataFrame, names: dict[str, str], algorithm: str = "hypo") -> Themed:

@@ -38,7 +38,7 @@ def one_run(page: Page) -> None:
     if outcome is None:
         display(show(report.without_embeddings(run)))
         return
-    display(figures.confusion_matrix(report.confusion(outcome, run["classes"]), text.place(run), [run["file"]]))
+    display(figures.confusion_matrix(report.confusion(outcome, run["classes"]), text.place(run), [run["origins"]]))
     display(show(report.class_errors(run, outcome)))
     wrong, images = report.mistakes(run, outcome), page.images()
     if images is None or images.fingerprint != run["fingerprint"]:
@@ -47,7 +47,7 @@ def one_run(page: Page) -> None:
     elif len(wrong):
         alt = f"The most confidently wrong images of each class on {text.place(run)}, under what they were taken for."
         shown = images.images[wrong["index"]], [*wrong["class"]], [*wrong["prediction"]]
-        display(captioned(*shown, "mistakes", alt, wrong, [run["file"]]))
+        display(captioned(*shown, "mistakes", alt, wrong, [run["origins"]]))
 
 
 def by_domain(benchmark: str) -> Themed | Html:
@@ -73,7 +73,7 @@ def corruption_bars(benchmark: str, columns: list[str] | None = None) -> Themed 
 def severities(benchmark: str) -> Themed | Html:
     """Accuracy by severity, the mean over corruptions: each of our runs a dot."""
     every = corruptions.single(benchmark).query("severity > 0")
-    means = every.groupby(["source", "method", "severity", "files"], sort=False)["value"].mean().reset_index()
+    means = every.groupby(["source", "method", "severity", "origins"], sort=False)["value"].mean().reset_index()
     what = text.data(benchmark)
     return figures.dots(means, "method", what, "by-severity", "severity") if len(means) else _none(benchmark)
 

@@ -25,7 +25,7 @@ def numbers(benchmark: str, frame: pd.DataFrame) -> pd.DataFrame:
     algorithm, scale, settings (what differs from the scale's defaults, as pairs), data (version of the images)
     column    the held-out domain or the corruption (mean over its severities), or "average" over all of them
     value     the paper's number, or the mean over seeds; the average is over the seeds that have every column
-    sd        the paper's ±, or the standard deviation over seeds; low, high, n, failed, files as of `summarise`
+    sd        the paper's ±, or the standard deviation over seeds; low, high, n, failed, origins as of `summarise`
     difference  ours minus the paper's
     """
     single, columns = _single(frame[frame["benchmark"] == benchmark]), columns_of(benchmark, frame)
@@ -46,8 +46,9 @@ def beside(printed: pd.DataFrame, ours: pd.DataFrame, row: str = "algorithm") ->
     keys = [row, "column"]
     expected = printed.set_index(keys)["value"].to_dict()
     gaps = ours["value"] - [expected.get(key, np.nan) for key in zip(*(ours[key] for key in keys), strict=True)]
-    blank = {"who": "paper", "scale": "", "data": "", "n": 0, "failed": 0, "starts_at_first": 0, "files": ""}
-    theirs = printed[[*keys, "value"]].assign(**blank, sd=printed["spread"], settings=[()] * len(printed))
+    blank = {"who": "paper", "scale": "", "data": "", "n": 0, "failed": 0, "starts_at_first": 0}
+    none = [()] * len(printed)
+    theirs = printed[[*keys, "value"]].assign(**blank, sd=printed["spread"], settings=none, origins=none)
     settings = ours["settings"] if "settings" in ours else [()] * len(ours)
     ours = ours.assign(who="ours", difference=gaps, settings=settings)
     both = [theirs.reindex(columns=["who", *ours.columns.drop("who")]), ours]
@@ -148,7 +149,7 @@ def _ranked(
     if len(set(headings.values())) == len(headings):  # of the domains a_b and "a b", each keeps its own name
         shown = shown.rename(columns=headings)
     data = found.assign(settings=[text.settings(dict(pairs)) for pairs in found["settings"]])
-    return Table(shown, name, caption, found["files"], data, also=(PAPER,) if label else ())
+    return Table(shown, name, caption, found["origins"], data, also=(PAPER,) if label else ())
 
 
 def rank_table() -> Table:
@@ -214,5 +215,5 @@ def _single(frame: pd.DataFrame) -> pd.DataFrame:
     every = runs.accuracies(frame).query("column != 'clean'")
     every = every.assign(settings=[tuple(sorted(own.items())) for own in every["changed"]])
     keys = [*BY, "seed", "held_out", "column"]
-    parts = {"value": ("value", "mean"), "failed": ("failed", "any"), "files": ("files", "first")}
+    parts = {"value": ("value", "mean"), "failed": ("failed", "any"), "origins": ("origins", "first")}
     return every.groupby(keys, sort=False).agg(**parts).reset_index()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 import pandas as pd
@@ -25,10 +24,10 @@ READING = (
 AHEAD_OF_ERM = {"kind": "compare", "measure": "ood_accuracy", "of": {}, "above": {"algorithm": "erm"}}
 
 
-def section(where: str) -> str:
-    """The section of the paper that a claim is from: the first that it names."""
-    first = re.search(r"Abstract|(Section|Appendix) (\d|[A-Z])", where)[0]
-    return "Section 1" if first == "Abstract" else first
+def section(where: list[str]) -> str:
+    """The section of the paper that a claim is from: the first of its places that lies in one."""
+    inside = (name for place in where for name in paper.SECTIONS if f"{place}.".startswith((f"{name}.", f"{name},")))
+    return next(inside, "")
 
 
 def said(found: pd.DataFrame) -> pd.DataFrame:
@@ -54,7 +53,7 @@ def of_page(page: str, frame: pd.DataFrame | None = None) -> Table:
     caption = (
         f"The paper's claims that belong to this page, on its own benchmarks ({READING}). [All claims](claims.html)."
     )
-    return Table(found[["claim", "outcome", "on", "evidence"]], f"claims-{page}", caption, found["files"], found)
+    return Table(found[["claim", "outcome", "on", "evidence"]], f"claims-{page}", caption, found["origins"], found)
 
 
 def on_digits(frame: pd.DataFrame | None = None) -> Table:
@@ -64,11 +63,11 @@ def on_digits(frame: pd.DataFrame | None = None) -> Table:
         "The rules of the claims applied to the embedded digits. These are statements about digits and decide nothing "
         "about the paper's benchmarks."
     )
-    return Table(found[["claim", "outcome", "evidence"]], "claims-digits", caption, found["files"], found)
+    return Table(found[["claim", "outcome", "evidence"]], "claims-digits", caption, found["origins"], found)
 
 
 def headlines(frame: pd.DataFrame | None = None) -> tuple[pd.DataFrame, dict[str, int]]:
-    """The headline claims in short (claim, outcome, evidence, page, files), and how many of all have each outcome."""
+    """The headline claims in short (claim, outcome, evidence, page, origins), and how many of all have each outcome."""
     found = verdicts(frame)
     short, titles = (
         found[found["headline"]],
@@ -77,7 +76,7 @@ def headlines(frame: pd.DataFrame | None = None) -> tuple[pd.DataFrame, dict[str
     short = short.assign(
         claim=short["id"].map(titles), evidence=[brief(line) for line in short.itertuples()]
     ).reset_index(drop=True)
-    return short[["claim", "outcome", "evidence", "page", "files"]], _counts(found)
+    return short[["claim", "outcome", "evidence", "page", "origins"]], _counts(found)
 
 
 def _counts(found: pd.DataFrame) -> dict[str, int]:
@@ -156,7 +155,11 @@ def where(line: Any) -> str:
     """The data and scale behind a row of `verdicts`."""
     if not line.scale:
         return ""
-    return f"{text.data(line.data) if line.data else 'the benchmarks of its parts'}, {line.scale} scale"
+    return f"{_parts(line)}, {line.scale} scale"
+
+
+def _parts(line: Any) -> str:
+    return text.data(line.data) if line.data else "the benchmarks of its parts"
 
 
 def printed(claim: dict[str, Any]) -> str:
@@ -174,12 +177,12 @@ def printed(claim: dict[str, Any]) -> str:
 def rule(given: dict[str, Any]) -> str:
     """A rule as a sentence."""
     kind, side = given["kind"], "above" if "above" in given else "below"
-    measures = [MEASURES[name].words for name in claims.many(given.get("measure", []))]
-    measure = text.listed([*measures[:1], *(words.removeprefix("accuracy under ") for words in measures[1:])])
+    names = claims.many(given.get("measure", []))
+    measure = text.measures(names)
     of = text.label(given.get("of", {}), last="and")
     if kind == "compare":
         several = len([*claims.settings(given[side])]) > 1
-        each = ", each" if len([*claims.settings(given["of"])]) > 1 or len(measures) > 1 else ""
+        each = ", each" if len([*claims.settings(given["of"])]) > 1 or len(names) > 1 else ""
         than = f"{'each of ' if several else ''}{text.label(given[side], last='and')}"
         return f"{measure} of {of}{each} {side} that of {than}, in paired runs, with {CONFIDENCE:.0%} confidence"
     if kind == "limit":
@@ -213,7 +216,7 @@ def evidence(line: Any) -> str:
     weakest = claims.weakest(found.findings, above="above" in line.rule)
     outcomes = [finding.outcome for finding in found.findings] + ["not run"] * (found.asked - len(found.findings))
     counts = [f"{outcomes.count(each)} {each}" for each in OUTCOMES if each in outcomes]
-    of = f"{MEASURES[weakest.measure].words} of {text.label(weakest.of)} minus {text.label(weakest.than)}"
+    of = f"{text.measures([weakest.measure])} of {text.label(weakest.of)} minus {text.label(weakest.than)}"
     return f"of {found.asked} comparisons {', '.join(counts)}; weakest: {of} {measured(weakest)}"
 
 
@@ -232,11 +235,11 @@ def measured(finding: Finding) -> str:
 def brief(line: Any) -> str:
     """What was found for a row of `verdicts`, in a few words; nothing where nothing was run."""
     found: Evidence = line.evidence
-    on = f"{where(line).removesuffix(' scale')}: " if line.scale else ""
+    on = f"{_parts(line)}, {line.scale}: " if line.scale else ""
     if not line.n or found.parts is not None:
         return ""
     if found.counts is not None:
-        return f"{on}in {found.counts[0]} of {found.counts[1]} {found.counts[2].split(' on ')[0]}".rstrip(",")
+        return f"{on}in {found.counts[0]} of {found.counts[1]} {found.counts[2]}"
     if found.asked > 1:
         return f"{on}{len(found.findings)} of {found.asked} comparisons made"
     (only,) = found.findings
@@ -258,13 +261,13 @@ def _runs(finding: Finding) -> str:
 
 def _counted(found: Evidence) -> str:
     held, tried, places = found.counts
-    said = f"holds in {held} of {tried} {places}".rstrip(",")
+    said = f"holds in {held} of {tried} {places}"
     if found.tightest is None:
         return said
     row = found.tightest
     return (
-        f"{said}; nearest to failing: {row['quantity']} is {row['left']:.2g}, its bound {row['right']:.2g}, and no "
-        f"embedding exceeds {row['at_most']:g}"
+        f"{said} on {found.n} model{'s' if found.n > 1 else ''}; nearest to failing: {row['quantity']} is "
+        f"{row['left']:.2g}, its bound {row['right']:.2g}, and no embedding exceeds {row['at_most']:g}"
     )
 
 
@@ -302,24 +305,18 @@ def artefacts(frame: pd.DataFrame | None = None) -> Table:
 
     The records and the state are those of the claims that name the table or figure.
     """
-    found, rows, files = said(verdicts(frame)), [], []
+    found, rows, origins = said(verdicts(frame)), [], []
     for number, shows, page in paper.ARTEFACTS.itertuples(index=False):
-        own = found[[number in _named_in(where) for where in found["where"]]]
-        records = sorted({*" ".join(own["files"]).split()})
+        own = found[[number in where for where in found["where"]]]
+        records = runs.together(own["origins"])
         on = dict.fromkeys(own.loc[(own["n"] > 0) & (own["on"] != ""), "on"])
         state = tallied(_counts(own)) or "none: an illustration, drawn as the page is built"
         data = "; ".join(on) or ("none" if len(own) else "the digits")
         rows.append((number, shows, f"[{text.PAGES[page]}]({page}.html)", data, len(records), state))
-        files += records
+        origins.append(records)
     columns = ["in the paper", "what it shows", "here", "our data and scale", "records", "claims about it"]
     caption = (
         "The paper's tables and figures, by their numbers in the PDF, with what is beside them here; the records and "
         "outcomes are of the claims that name them."
     )
-    return Table(pd.DataFrame(rows, columns=columns), "artefacts", caption, files)
-
-
-def _named_in(where: str) -> set[str]:
-    """The tables and figures that `where` names, one by one: Tables 1 and 4 -> Table 1, Table 4."""
-    lists = re.findall(r"(Table|Figure)s? (\d+[ab]?(?:(?:, | and )\d+[ab]?)*)", where)
-    return {f"{kind} {number}" for kind, numbers in lists for number in re.findall(r"\d+[ab]?", numbers)}
+    return Table(pd.DataFrame(rows, columns=columns), "artefacts", caption, origins)

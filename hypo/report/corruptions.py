@@ -25,16 +25,16 @@ def single(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
     parts = [ours.assign(source=source)] if len(ours) else []
     if benchmark in paper.TABLES:
         theirs = paper.of_benchmark(benchmark).query("column != 'average'")
-        parts.append(theirs.assign(source="paper", severity=0, seed=0, failed=False, files=""))
+        parts.append(theirs.assign(source="paper", severity=0, seed=0, failed=False, origins=[()] * len(theirs)))
     if not parts:
-        return pd.DataFrame(columns=["source", "method", "column", "severity", "seed", "value", "failed", "files"])
+        return pd.DataFrame(columns=["source", "method", "column", "severity", "seed", "value", "failed", "origins"])
     every = pd.concat(parts[::-1], ignore_index=True)
     return every.assign(method=every["algorithm"].map(METHODS))
 
 
 def over_severities(every: pd.DataFrame) -> pd.DataFrame:
     """`single` with one row per source, method, seed and column: the mean over severities."""
-    parts = {"value": ("value", "mean"), "failed": ("failed", "any"), "files": ("files", "first")}
+    parts = {"value": ("value", "mean"), "failed": ("failed", "any"), "origins": ("origins", "first")}
     return every.groupby(["source", "method", "column", "seed"], sort=False).agg(**parts).reset_index()
 
 
@@ -56,7 +56,7 @@ def table(frame: pd.DataFrame | None = None, benchmark: str = "cifar10") -> Tabl
     caption = (
         f"{'Table 3: a' if benchmark == 'cifar10' else 'A'}ccuracy in % on {text.data(benchmark)} under each "
         "corruption; the gain is HYPO minus ERM, in points. The paper does not say which severities it took. "
-        f"{'Ours: means over five severities and n seeds.' if found['files'].any() else 'None of it was run here.'}"
+        f"{'Ours: means over five severities and n seeds.' if any(found['origins']) else 'None of it was run here.'}"
     )
     also = (PAPER,) if benchmark == "cifar10" else ()
-    return Table(shown, f"corruptions-{benchmark}", caption, found["files"], found, decimals=2, also=also)
+    return Table(shown, f"corruptions-{benchmark}", caption, found["origins"], found, decimals=2, also=also)

@@ -29,7 +29,7 @@ def stored(run: Any) -> Embeddings:
     """The test samples of a run and their embeddings."""
     found = runs.embeddings(run["path"])
     if found is None:
-        raise FileNotFoundError(f"{run['file']} was kept without embeddings: run it again with force")
+        raise FileNotFoundError(f"{run['path'].name} was kept without embeddings: run it again with force")
     return found
 
 
@@ -103,7 +103,7 @@ def epsilon_table(frame: pd.DataFrame | None = None) -> Table:
         "mean over seeds, ± the standard deviation over seeds (n runs)."
         + ("" if len(single) else " None of it was run here.")
     )
-    return Table(shown, "table-14", caption, found["files"], found.drop(columns="settings"), also=(PAPER,))
+    return Table(shown, "table-14", caption, found["origins"], found.drop(columns="settings"), also=(PAPER,))
 
 
 # Neighbourhoods
@@ -179,7 +179,7 @@ def hard_share(frame: pd.DataFrame, z: np.ndarray) -> pd.DataFrame:
 
 def trained_prototypes(frame: pd.DataFrame) -> Table:
     """How close the prototypes of runs come to the simplex ETF: gap and separation, means over runs."""
-    rows = frame[["benchmark", "scale", "algorithm", "dim", "validation.etf_gap", "validation.separation", "file"]]
+    rows = frame[["benchmark", "scale", "algorithm", "dim", "validation.etf_gap", "validation.separation", "origins"]]
     rows = rows.assign(C=frame["classes"].map(len))
     parts = {
         "gap": ("validation.etf_gap", "mean"),
@@ -191,4 +191,4 @@ def trained_prototypes(frame: pd.DataFrame) -> Table:
     shown["benchmark"] = shown["benchmark"].map(text.data)
     shown["algorithm"] = shown["algorithm"].map(paper.method_name)
     caption = "Prototypes of runs at their scale's defaults against the simplex ETF; gap and separation are means."
-    return Table(shown, "etf-trained", caption, rows["file"], rows, decimals=3, labels=3)
+    return Table(shown, "etf-trained", caption, rows["origins"], rows, decimals=3, labels=3)

@@ -13,12 +13,11 @@ from hypo.suggest import one_of
 def named(name: str, frame: pd.DataFrame | None = None) -> Table:
     """The table of a benchmark with every run on it, or the paper's table of this number ("4", "Table 4") and ours."""
     frame = runs.load() if frame is None else frame
-    numbers = {number.split()[1]: label for label, number in paper.NUMBERS.items() if number.startswith("Table")}
+    labels = {number: label for label, number in paper.NUMBERS.items() if number.startswith("Table")}
     known = [*dict.fromkeys([*paper.TABLES, "digits", *frame["benchmark"]])]
-    short = name.strip().lower().removeprefix("table").strip()
-    if short not in numbers:
-        return benchmarks.table(one_of("table", name, [*known, *numbers]), frame)
-    label = numbers[short]
+    label = labels.get(f"Table {name.strip().lower().removeprefix('table').strip()}")
+    if label is None:
+        return benchmarks.table(one_of("table", name, [*known, *labels]), frame)
     by_label = {label: benchmark for benchmark, label in paper.TABLES.items()}
     if label in by_label:
         return benchmarks.table(by_label[label], frame)

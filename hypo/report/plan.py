@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from hypo import records
+from hypo import paper, records
 from hypo.algorithms import method
 from hypo.config import Config
 from hypo.data.benchmarks import REGISTRY
@@ -176,7 +176,8 @@ def table(
     path = evidence.paper_plan()
     every = evidence.plan(path, root, names, scale)
     groups = evidence.by_heading(every, path, names, scale)
-    rows = {heading: _row(groups[heading], every, device, jobs) for heading in sorted(groups, key=_number)}
+    order = [*paper.ARTEFACTS["number"]]
+    rows = {heading: _row(groups[heading], every, device, jobs) for heading in sorted(groups, key=order.index)}
     rows["all together"] = _row(every, every, device, jobs)
     numbers = pd.DataFrame(rows).T.rename_axis("artefact")
     shown = pd.DataFrame(
@@ -297,8 +298,3 @@ def _row(runs: Iterable[evidence.Planned], every: list[evidence.Planned], device
 
 def _hours(number: float) -> str:
     return "not known" if pd.isna(number) else f"{number:,.1f}"
-
-
-def _number(heading: str) -> tuple[bool, int, str]:
-    kind, number = heading.split()
-    return kind != "Table", int("".join(filter(str.isdigit, number))), number

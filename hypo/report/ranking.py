@@ -20,7 +20,7 @@ def standings(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame
     frame    runs; those at their scale's defaults where None
     Returns  one row per method and scale (and version of the images), the best printed average first: algorithm, scale,
              data, paper, paper_rank, value (our average over all domains, in percent; NaN where one is missing), rank
-             among ours, sd, n, failed, starts_at_first, files, and columns, how many domains were run. Where nothing
+             among ours, sd, n, failed, starts_at_first, origins, and columns, how many domains were run. Where nothing
              was run there is one scale, "".
     """
     found = numbers(benchmark, runs.load(at_defaults=True) if frame is None else frame)
@@ -32,7 +32,7 @@ def standings(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame
     parts = []
     for (scale, data), own in ours.groupby(["scale", "data"], sort=False) if len(ours) else [(("", ""), ours)]:
         whole = own[own["column"] == "average"].set_index("algorithm")
-        part = whole[["value", "sd", "n", "failed", "starts_at_first", "files"]].reindex(names)
+        part = whole[["value", "sd", "n", "failed", "starts_at_first", "origins"]].reindex(names)
         tested = own[own["column"] != "average"].groupby("algorithm")["column"].nunique()
         part = part.assign(scale=scale, data=data, columns=tested.reindex(names).fillna(0).astype(int))
         part["rank"] = part["value"].rank(ascending=False, method="min")
@@ -63,7 +63,7 @@ def table(benchmark: str, frame: pd.DataFrame | None = None) -> Table:
         "selected on training-domain validation; ranks are among what was run."
     )
     also = (PAPER,) if printed else ()
-    return Table(shown, f"standings-{benchmark}", caption, found["files"].dropna(), found, also=also)
+    return Table(shown, f"standings-{benchmark}", caption, found["origins"].dropna(), found, also=also)
 
 
 def agreement(benchmark: str, frame: pd.DataFrame | None = None) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 from hypo import runs
 from hypo.report import text
 from hypo.report.table import Table
-from hypo.runs import KEYS, MEASURES, Setting
+from hypo.runs import KEYS, Setting
 from hypo.sphere import class_means
 
 BATCH = 64  # the released code averages accuracies of batches
@@ -42,7 +42,7 @@ def _lead(of: Setting, than: Setting, measure: str = "ood_accuracy", other: str 
         sides = runs.values(frame, of, measure), runs.values(frame, than, other or measure)
         return runs.paired(*sides, on=ACROSS_SPLITS)
 
-    return Effect(what or MEASURES[measure].words, gaps)
+    return Effect(what or text.measures([measure]), gaps)
 
 
 def _both(of: Setting, than: Setting) -> tuple[Effect, Effect]:
@@ -58,8 +58,8 @@ def _above_test(setting: Setting, split: str) -> Effect:
 def _batches(frame: pd.DataFrame) -> pd.DataFrame:
     """Mean over batches of the fraction right in each, minus the fraction of samples right; the last batch is short."""
     reported = runs.values(frame[frame["held_out"] != ""], {}, "ood_accuracy")
-    paths, gaps = frame.set_index("file")["path"], []
-    for stored in (runs.embeddings(paths[file]) for file in reported["files"]):
+    paths, gaps = dict(zip(frame["origins"], frame["path"], strict=True)), []
+    for stored in (runs.embeddings(paths[run]) for run in reported["origins"]):
         tested = pd.DataFrame({"prediction": [], "label": []}) if stored is None else stored.of("ood_test").samples
         right = (tested["prediction"] == tested["label"]).to_numpy()
         parts = np.split(right, range(BATCH, len(right), BATCH))
@@ -122,18 +122,19 @@ def table(frame: pd.DataFrame, benchmark: str, scale: str) -> Table:
         first = (matter, theirs, released)
         for effect in effects:
             found = runs.summarise(effect.gaps(here).assign(all=""), ["all"])
-            shown = [(text.difference(line), str(line.n), line.files) for line in found.itertuples()]
-            rows.append((*first, effect.what, *(shown[0] if shown else (text.NOT_RUN, "", ""))))
+            shown = [(text.difference(line), str(line.n), line.origins) for line in found.itertuples()]
+            rows.append((*first, effect.what, *(shown[0] if shown else (text.NOT_RUN, "", ()))))
             first = ("", "", "")
         if not effects:
-            rows.append((*first, "", "not measured", "", ""))
-    columns = ["matter", "the paper", "its released code", "measured on", "effect (points)", "n", "files"]
+            rows.append((*first, "", "not measured", "", ()))
+    columns = ["matter", "the paper", "its released code", "measured on", "effect (points)", "n", "origins"]
     found = pd.DataFrame(rows, columns=columns)
     caption = (
         f"HYPO on {text.data(benchmark)}: the released code's way minus the paper's, in points of accuracy with 95% "
         "intervals, over n runs or pairs of runs. An effect whose interval includes 0 cannot be told from chance."
     )
-    return Table(found.drop(columns="files"), f"released-code-{benchmark}", caption, found["files"], found, labels=3)
+    shown = found.drop(columns="origins")
+    return Table(shown, f"released-code-{benchmark}", caption, found["origins"], found, labels=3)
 
 
 def drift(frame: pd.DataFrame) -> pd.DataFrame:
@@ -156,6 +157,6 @@ def drift(frame: pd.DataFrame) -> pd.DataFrame:
             for anchors in (stored.prototypes, means)
         ]
         place = text.data(run["benchmark"]), run["scale"], text.words(run["held_out"]), run["seed"]
-        rows.append((*place, cosine.min(), cosine.mean(), *rates, run["file"]))
+        rows.append((*place, cosine.min(), cosine.mean(), *rates, run["origins"]))
     columns = ["data", "scale", "held out", "seed", "smallest cosine", "mean cosine", "by prototypes", "by class means"]
-    return pd.DataFrame(rows, columns=[*columns, "file"])
+    return pd.DataFrame(rows, columns=[*columns, "origins"])

@@ -61,7 +61,7 @@ def result(run: Any) -> Table:
     measures = {rule: [run[f"{rule}.{name}"] for name in names] for rule in RULES}
     numbers = pd.DataFrame(measures, pd.Index(names, name="measure")).drop("ood")
     frame = pd.DataFrame(rest, columns=[name, said])
-    return Table(frame, "result", records=[run["file"]], numbers=numbers)
+    return Table(frame, "result", records=[run["origins"]], numbers=numbers)
 
 
 def outcomes(run: Any) -> pd.DataFrame | None:
@@ -103,7 +103,7 @@ def class_errors(run: Any, outcome: pd.DataFrame) -> Table:
     found = found.sort_values("accuracy (%)", kind="stable")
     worst = f", the {SHOWN} worst of {len(found)}" if len(found) > SHOWN else ""
     caption = f"Errors by class on {text.place(run)}{worst}."
-    return Table(found.head(SHOWN), "class-errors", caption, [run["file"]], found)
+    return Table(found.head(SHOWN), "class-errors", caption, [run["origins"]], found)
 
 
 def mistakes(run: Any, outcome: pd.DataFrame) -> pd.DataFrame:

@@ -51,7 +51,7 @@ def table(benchmark: str, frame: pd.DataFrame | None = None) -> Table:
         "held-out domains ± standard deviation over seeds, over the domains and seeds that every method listed has. "
         "Differences are in points, with 95% intervals."
     )
-    return Table(shown, f"rules-{benchmark}", caption, found["files"], found, labels=2)
+    return Table(shown, f"rules-{benchmark}", caption, found["origins"], found, labels=2)
 
 
 def order(benchmark: str, frame: pd.DataFrame | None = None) -> str:
@@ -92,7 +92,7 @@ def valleys(frame: pd.DataFrame, example: pd.Series, run: pd.Series) -> str:
     held_out = f"with {text.words(example['held_out'])} held out" if example["held_out"] else "on all domains"
     which = f"{paper.method_name(example['algorithm'])} {held_out}, seed {example['seed']}"
     said = [f"The figure is of a run of {which}. {_averaged(example, 'It')}"]
-    if example["file"] != run["file"]:
+    if example["config_hash"] != run["config_hash"]:
         said.append(f"The run of this page is another one. {_averaged(run, 'It')}")
     here = alike(frame, run)
     none = sum(not each["valley"] for each in here["swad.interval"])
@@ -114,7 +114,7 @@ def by_epoch(run: pd.Series, frame: pd.DataFrame) -> pd.DataFrame:
     """Accuracy on the held-out domain after each epoch, in percent, of HYPO's and ERM's runs on the data of `run`.
 
     frame    runs of any setting; those that change nothing but `epochs` are taken
-    Returns  one row per run and epoch: method, epochs (length of the run), seed, epoch, value, files
+    Returns  one row per run and epoch: method, epochs (length of the run), seed, epoch, value, origins
     """
     same = (frame[["benchmark", "data", "scale", "held_out"]] == run[["benchmark", "data", "scale", "held_out"]]).all(
         axis=1
@@ -124,5 +124,5 @@ def by_epoch(run: pd.Series, frame: pd.DataFrame) -> pd.DataFrame:
         for each in records.read(own["path"])["epochs"]:
             if (accuracy := each["ood_test"]["accuracy"]) is not None:
                 known = {"method": paper.method_name(own["algorithm"]), "epochs": own["epochs"], "seed": own["seed"]}
-                rows.append(known | {"epoch": each["epoch"], "value": 100 * accuracy, "files": own["file"]})
-    return pd.DataFrame(rows, columns=["method", "epochs", "seed", "epoch", "value", "files"])
+                rows.append(known | {"epoch": each["epoch"], "value": 100 * accuracy, "origins": own["origins"]})
+    return pd.DataFrame(rows, columns=["method", "epochs", "seed", "epoch", "value", "origins"])

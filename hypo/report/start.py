@@ -28,7 +28,7 @@ def planned(frame: pd.DataFrame, *headings: str) -> pd.DataFrame:
     validation, failed  accuracy in percent of the weights selected on validation, whether the run failed to train; NaN
                         where it was not run
     cosine              mean cosine of two prototypes at the end; NaN likewise
-    files               the record, "" where it was not run
+    origins             the record, none where it was not run
     """
     known = {_key(run): run for _, run in frame.iterrows()}
     rows: dict[Any, dict[str, Any]] = {}
@@ -41,10 +41,11 @@ def planned(frame: pd.DataFrame, *headings: str) -> pd.DataFrame:
         row["setting"] = text.settings({name: value for name, value in different.items() if name not in START})
         key = _key(row | {"held_out": fields["held_out"] or "", "changed": different})
         run = known.get(key)
-        row |= {"validation": float("nan"), "failed": float("nan"), "cosine": float("nan"), "files": ""}
+        row |= {"validation": float("nan"), "failed": float("nan"), "cosine": float("nan"), "origins": ()}
         if run is not None:
             row["validation"] = 100 * run["validation.validation_accuracy"]
-            row |= {"failed": float(run["failed"]), "cosine": 1 - run["validation.separation"], "files": run["file"]}
+            row |= {"failed": float(run["failed"]), "cosine": 1 - run["validation.separation"]}
+            row["origins"] = run["origins"]
         rows[key] = row
     return pd.DataFrame([*rows.values()])
 
@@ -134,7 +135,7 @@ def _table(found: pd.DataFrame, shown: pd.DataFrame, name: str) -> Table:
         f"cosine is above {COLLAPSED:g} after a fifth of the training, or validation accuracy is below twice chance. "
         "Validation: mean ± standard deviation over the runs there are, failed ones among them."
     )
-    return Table(shown, name, caption, found["files"][found["files"] != ""], found)
+    return Table(shown, name, caption, found["origins"], found)
 
 
 def _failed(own: pd.DataFrame) -> str:
@@ -180,8 +181,7 @@ def search_table(frame: pd.DataFrame) -> Table:
         f"{text.data(benchmark)}, {scale} scale, {text.words(held_out)} held out and not looked at, seed {seed}: "
         "accuracy on validation images of the training domains. One run of full length each."
     )
-    files = found["files"][found["files"] != ""]
-    return Table(shown, "search", caption, files, found, labels=3)
+    return Table(shown, "search", caption, found["origins"], found, labels=3)
 
 
 def search_in_words(frame: pd.DataFrame) -> str:

@@ -58,7 +58,7 @@ def numbers(label: str, frame: pd.DataFrame, benchmark: str | None = None) -> pd
     column     the held-out domain, or "average" over all of them
     value      of a variant the mean over seeds (the average: over the seeds that have every domain); of a contrast the
                mean of paired differences (the average: over domains, where each has a pair)
-    sd, low, high, n, failed, starts_at_first, files as of `summarise`; difference: ours minus the paper's
+    sd, low, high, n, failed, starts_at_first, origins as of `summarise`; difference: ours minus the paper's
     """
     study = STUDIES[one_of("study", label, STUDIES)]
     here = frame[(frame["benchmark"] == (benchmark or study.benchmark)) & (frame["held_out"] != "")]
@@ -98,7 +98,7 @@ def table(label: str, frame: pd.DataFrame | None = None, benchmark: str | None =
         f"{reading(found)}{PAIRED if (found['who'] == 'ours').any() else ''}"
     )
     name, also = paper.NUMBERS[label].replace(" ", "-").lower(), (PAPER,) if (found["who"] == "paper").any() else ()
-    return Table(shown, name, caption, found["files"], found.drop(columns="settings"), also=also)
+    return Table(shown, name, caption, found["origins"], found.drop(columns="settings"), also=also)
 
 
 def contrasts(labels: Sequence[str], frame: pd.DataFrame, benchmark: str | None = None) -> pd.DataFrame:
@@ -113,7 +113,7 @@ def contrasts(labels: Sequence[str], frame: pd.DataFrame, benchmark: str | None 
 
 
 def sweep(frame: pd.DataFrame, field: str) -> pd.DataFrame:
-    """OOD accuracy of each run that changes nothing but `field`: KEYS, value, failed, files, and the field's value."""
+    """OOD accuracy of each run that changes nothing but `field`: KEYS, value, failed, origins, the field's value."""
     grid = sorted({*frame.get(field, pd.Series(dtype=float)).dropna()})
     parts = [runs.values(frame, {field: value}, "ood_accuracy").assign(**{field: value}) for value in grid]
     nothing = runs.values(frame[:0], {}, "ood_accuracy").assign(**{field: 0.0})

@@ -10,6 +10,7 @@ import pandas as pd
 
 from hypo.data.benchmarks import REGISTRY
 from hypo.report.text import number
+from hypo.runs import Origins
 
 WIDTH, LABEL = 110, 40
 """Characters per line of `render`, of which the name of a row takes LABEL at most."""
@@ -25,7 +26,7 @@ class Table:
     frame    what is shown: text as it is, floats with `decimals`, NaN as nothing; a named index is a column
     name     of the CSV, without its ending
     caption  what it holds, in which units, and where it comes from
-    records  names of the record files behind it
+    records  the records behind it: a column `origins`, or the like
     numbers  what the CSV holds; `frame` where None
     labels   how many of the first columns name a row
     also     what the numbers are of beside what the records tell: PAPER; DIGITS where they were computed just now; or
@@ -35,7 +36,7 @@ class Table:
     frame: pd.DataFrame
     name: str
     caption: str = ""
-    records: Iterable[str] = ()
+    records: Iterable[Origins] = ()
     numbers: pd.DataFrame | None = None
     decimals: int = 1
     labels: int = 1
@@ -47,10 +48,10 @@ class Table:
         return about(self.records, self.also)
 
 
-def about(records: Iterable[str], also: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """What numbers from these records are of: their names begin with the benchmark's."""
+def about(records: Iterable[Origins], also: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """What numbers from these records are of."""
     kinds = {name: DIGITS if name == "digits" else REAL for name in REGISTRY}
-    found = {kinds.get(file.partition("-")[0], OWN) for file in " ".join(records).split()}
+    found = {kinds.get(origin.benchmark, OWN) for origins in records for origin in origins}
     return (*also, *(kind for kind in (REAL, DIGITS, OWN) if kind in found - {*also}))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from hypo.data.benchmarks import REGISTRY
 from hypo.paper import NAMES, method_name
+from hypo.runs import MEASURES
 
 NOT_RUN = "not run"
 NETWORKS = {"mobilenet_v2": "MobileNetV2", "resnet18": "ResNet-18", "resnet34": "ResNet-34", "resnet50": "ResNet-50"}
@@ -116,6 +117,13 @@ def value_of(value: Any) -> str:
     if value is None:
         return "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def measures(names: list[str]) -> str:
+    """Measures of `hypo.runs` in words: ETF gap; accuracy under Gaussian noise and shot noise."""
+    corruptions = [words(MEASURES[name].corruption) for name in names if MEASURES[name].corruption]
+    kinds = [*dict.fromkeys(MEASURES[name].words for name in names)]
+    return f"{listed(kinds)} under {listed(corruptions)}" if corruptions else listed(kinds)
 
 
 def data(benchmark: str) -> str:

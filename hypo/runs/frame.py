@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -14,11 +14,21 @@ from hypo.suggest import one_of
 
 OTHERS = (
     *("data", "config_hash", "changed", "at_defaults", "failed", "classes", "domains", "notes", "fingerprint", "split"),
-    *("sizes", "seconds", "images_per_second", "peak_memory_mb", "device", "file", "path"),
+    *("sizes", "seconds", "images_per_second", "peak_memory_mb", "device", "threads", "origins", "path"),
 )
 """Columns beside the configuration and the measures."""
 MEASURED = [f"{rule}.{name}" for rule in records.RULES for name in (*records.MEASURES, "ood", "corruptions")]
 COLLAPSED = 0.9  # mean cosine of two prototypes above which they count as one
+
+
+class Origin(NamedTuple):
+    """A record behind a number: the name of its file, and the benchmark that it is of."""
+
+    file: str
+    benchmark: str
+
+
+Origins = tuple[Origin, ...]
 Setting = dict[str, Any]
 """Fields of a configuration; every other field is at its scale's default, the algorithm being hypo. `rule` names a
 rule of selection, "validation" where it is left out."""
@@ -35,8 +45,8 @@ def load(folder: str | os.PathLike[str] | None = None, **filters: Any) -> pd.Dat
     changed            what differs from the scale's defaults, as a dict; at_defaults: whether nothing does
     failed             whether the run failed to train, see `failed_to_train`
     <rule>.<measure>   of each rule of selection, such as validation.ood_accuracy (a fraction); <rule>.ood is a dict
-    seconds, ...       the cost; device
-    file, path         name and path of the record
+    seconds, ...       the cost; device, threads: what ran it
+    origins            the record, as a tuple of one Origin; path: of its file
     """
     given = Path(folder) if folder is not None else records.folder()
     rows = [row(record, path) for path, record in records.read_all(given)]
@@ -70,8 +80,9 @@ def row(record: dict[str, Any], path: Path | None = None) -> dict[str, Any]:
         | measures
         | record["cost"]
         | {
-            "device": record["environment"]["device"].replace(", 1 threads", ", 1 thread"),
-            "file": path.name if path else "",
+            "device": record["environment"]["device"],
+            "threads": record["environment"]["threads"],
+            "origins": (Origin(path.name, benchmark["name"]),) if path else (),
             "path": path,
         }
     )

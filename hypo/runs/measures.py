@@ -20,15 +20,11 @@ from hypo.suggest import one_of
 
 
 class Measure(NamedTuple):
-    """Its name in words, and whether it is an accuracy, which is given in percent."""
+    """Its name in words, whether it is an accuracy, which is given in percent, and under which corruption."""
 
     words: str
     percent: bool = False
-
-
-def _spelt(corruption: str) -> str:
-    """gaussian_noise -> Gaussian noise."""
-    return corruption.replace("_", " ").replace("gaussian", "Gaussian").replace("jpeg", "JPEG")
+    corruption: str | None = None
 
 
 MEASURES = {
@@ -40,7 +36,7 @@ MEASURES = {
     "etf_gap": Measure("ETF gap"),
     "sinkhorn": Measure("mean Sinkhorn divergence"),
     "hard_pairs": Measure("share of nearest other-class samples from the same domain, minus chance,"),
-} | {f"ood.{name}": Measure(f"accuracy under {_spelt(name)}", percent=True) for name in CORRUPTIONS}
+} | {f"ood.{name}": Measure("accuracy", percent=True, corruption=name) for name in CORRUPTIONS}
 
 
 def column(domain: str) -> str:
@@ -52,13 +48,13 @@ def values(frame: pd.DataFrame, setting: Setting, measure: str) -> pd.DataFrame:
     """A measure of every run made with a setting that has it, accuracies in percent.
 
     Returns  one row per run: KEYS, value, failed, starts_at_first (under `rule: swad`, whether the average begins at
-             the first evaluation; False under any other rule), files (the record)
+             the first evaluation; False under any other rule), origins (the record)
     """
     one_of("measure", measure, MEASURES)
     rule = setting.get("rule", "validation")
     made = made_with(frame, setting)
     starts = [rule == "swad" and span["starts_at_first"] for span in made["swad.interval"]]
-    found = made[KEYS].assign(value=_measured(made, rule, measure), failed=made["failed"], files=made["file"])
+    found = made[KEYS].assign(value=_measured(made, rule, measure), failed=made["failed"], origins=made["origins"])
     found["starts_at_first"] = starts
     kinds = {"value": float, "failed": bool, "starts_at_first": bool}
     return found.astype(kinds).dropna(subset="value").reset_index(drop=True)
@@ -76,11 +72,11 @@ def accuracies(frame: pd.DataFrame, rule: str = "validation") -> pd.DataFrame:
 
     column    the held-out domain, the corruption, or "clean" (the uncorrupted test images of a run on corruptions)
     severity  1 to 5 of a corruption, else 0
-    and algorithm, KEYS, changed, failed, files of the run, corruptions ("published" or "generated")
+    and algorithm, KEYS, changed, failed, origins of the run, corruptions ("published" or "generated")
     """
     rows = []
     for _, run in frame.iterrows():
-        own = {name: run[name] for name in ("algorithm", *KEYS, "changed", "failed")} | {"files": run["file"]}
+        own = {name: run[name] for name in ("algorithm", *KEYS, "changed", "failed")} | {"origins": run["origins"]}
         own["corruptions"] = run.get(f"{rule}.corruptions")
         tested = {column(name) if run["held_out"] else name: rate for name, rate in run[f"{rule}.ood"].items()}
         if not run["held_out"]:
@@ -88,7 +84,7 @@ def accuracies(frame: pd.DataFrame, rule: str = "validation") -> pd.DataFrame:
         for name, result in tested.items():
             by_severity = result if isinstance(result, dict) else {0: result}
             rows += [own | {"column": name, "severity": int(s), "value": 100 * v} for s, v in by_severity.items()]
-    columns = ["algorithm", *KEYS, "changed", "failed", "files", "corruptions", "column", "severity", "value"]
+    columns = ["algorithm", *KEYS, "changed", "failed", "origins", "corruptions", "column", "severity", "value"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -96,8 +92,8 @@ def _measured(frame: pd.DataFrame, rule: str, measure: str) -> list[float | None
     """The measure of each run, None where it has none; those of embeddings are of the weights chosen on validation."""
     if measure in EMBEDDED:
         return [_on_embeddings(path, measure) if rule == "validation" else None for path in frame["path"]]
-    if measure.startswith("ood."):
-        tested = [ood.get(measure.removeprefix("ood.")) for ood in frame[f"{rule}.ood"]]
+    if corruption := MEASURES[measure].corruption:
+        tested = [ood.get(corruption) for ood in frame[f"{rule}.ood"]]
         return [None if each is None else 100 * float(np.mean([*each.values()])) for each in tested]
     return [*frame[f"{rule}.{measure}"].astype(float) * (100 if MEASURES[measure].percent else 1)]
 

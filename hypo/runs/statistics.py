@@ -1,17 +1,20 @@
 """The statistics of repeated runs, each defined once.
 
 Seeds are the repetitions; held-out domains are a fixed set, the strata. A frame of single values has the columns
-`held_out` (the stratum, "" where the runs are tested on corruptions), `seed`, `value` and `files`.
+`held_out` (the stratum, "" where the runs are tested on corruptions), `seed`, `value` and `origins` (the records).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy import stats
+
+from hypo.runs.frame import Origins
 
 CONFIDENCE = 0.95
 KEYS = ["benchmark", "scale", "held_out", "seed", "data", "split"]
@@ -78,17 +81,22 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> Correla
     return Correlation(rho, *(float(np.tanh(np.arctanh(rho) + side)) for side in (-margin, margin)), n)
 
 
+def together(origins: Iterable[Origins]) -> Origins:
+    """The records behind several numbers, each once."""
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(origins)))
+
+
 def averages(single: pd.DataFrame, columns: Sequence[str], keys: Sequence[str]) -> pd.DataFrame:
     """The average over `columns` of each seed that has all of them; a seed that lacks one has no average.
 
-    single   one row per value: `keys`, which identify a seed of a setting, `column`, `value`, `files`, and
+    single   one row per value: `keys`, which identify a seed of a setting, `column`, `value`, `origins`, and
              `failed` and `starts_at_first` where they are known
-    Returns  one row per complete seed: `keys`, column = "average", value, files (all), failed, starts_at_first (any)
+    Returns  one row per complete seed: `keys`, column = "average", value, origins (all), failed, starts_at_first (any)
     """
     wanted = single[single["column"].isin(columns)]
     groups = wanted.groupby(list(keys), sort=False, dropna=False)
     complete = wanted[groups["column"].transform("nunique") == len(columns)]
-    parts = {"value": ("value", "mean"), "files": ("files", " ".join)}
+    parts = {"value": ("value", "mean"), "origins": ("origins", together)}
     parts |= {name: (name, "any") for name in ("failed", "starts_at_first") if name in single}
     found = complete.groupby(list(keys), sort=False, dropna=False).agg(**parts).reset_index()
     return found.assign(column="average", held_out="")
@@ -97,24 +105,23 @@ def averages(single: pd.DataFrame, columns: Sequence[str], keys: Sequence[str]) 
 def paired(first: pd.DataFrame, second: pd.DataFrame, on: Sequence[str] = KEYS) -> pd.DataFrame:
     """Differences, first minus second, between the runs that agree in `on`; a run without a partner is left out.
 
-    Returns  one row per pair: `on`, value, failed (whether either failed to train), starts_at_first (likewise), files
+    Returns  one row per pair: `on`, value, failed (whether either failed to train), starts_at_first (likewise), origins
     """
     both = first.merge(second, on=list(on), suffixes=("", "_second"))
     parts = {name: both[name] | both[f"{name}_second"] for name in ("failed", "starts_at_first")}
-    files = both["files"] + " " + both["files_second"]
-    return both[list(on)].assign(value=both["value"] - both["value_second"], **parts, files=files)
+    origins = both["origins"] + both["origins_second"]
+    return both[list(on)].assign(value=both["value"] - both["value_second"], **parts, origins=origins)
 
 
 def summarise(single: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """`estimate` of single values by the columns `by`, stratified by `held_out`.
 
     Returns  one row per group, in order of appearance: `by`, the fields of Estimate, failed and starts_at_first (how
-             many of the n values come from such runs), files
+             many of the n values come from such runs), origins
     """
     rows = []
     for key, group in single.groupby(list(by), sort=False, dropna=False):
         marks = {name: int(group[name].sum()) if name in group else 0 for name in ("failed", "starts_at_first")}
-        files = " ".join(dict.fromkeys(" ".join(group["files"]).split()))
         found = estimate(group["value"], group.get("held_out"))._asdict()
-        rows.append(dict(zip(by, key, strict=True)) | found | marks | {"files": files})
-    return pd.DataFrame(rows, columns=[*by, *Estimate._fields, "failed", "starts_at_first", "files"])
+        rows.append(dict(zip(by, key, strict=True)) | found | marks | {"origins": together(group["origins"])})
+    return pd.DataFrame(rows, columns=[*by, *Estimate._fields, "failed", "starts_at_first", "origins"])

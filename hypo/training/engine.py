@@ -353,9 +353,9 @@ def _peak_memory(device: torch.device) -> float:
 
 def _environment(config: Config, device: torch.device, precision: torch.dtype) -> dict[str, Any]:
     status = _git("status", "--porcelain", "--", "hypo")
-    on_gpu = device.type == "cuda"
     return {
-        "device": torch.cuda.get_device_name(device) if on_gpu else f"cpu, {torch.get_num_threads()} threads",
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "threads": torch.get_num_threads(),
         "ranks": world(),
         "precision": str(precision).removeprefix("torch."),
         "accumulate": config.accumulate,

@@ -12,6 +12,7 @@ from hypo.figures.geometry import both_sides, heatmaps
 from hypo.geometry.neighbours import hard_negatives
 from hypo.report import geometry as report
 from hypo.report.geometry import APART, MIXED, closest_pairs, hard_share, in_words
+from hypo.runs import Origin
 from hypo.sphere import to_sphere
 
 
@@ -57,14 +58,16 @@ def test_the_tightest_place_of_an_inequality_has_the_largest_ratio(stored):
 
 def test_heatmaps_share_one_scale_and_give_their_numbers(stored):
     low = report.variation(stored)
-    row = heatmaps({"ERM": low, "HYPO": low.assign(sinkhorn=low["sinkhorn"] / 2)}, ["a.json"])
+    row = heatmaps(
+        {"erm": low, "hypo": low.assign(sinkhorn=low["sinkhorn"] / 2)}, "PACS", [(Origin("a.json", "pacs"),)]
+    )
     html = row._repr_html_()
     assert "variation-erm.csv" in html and "variation-hypo.csv" in html and "a.json" in html
     erm, hypo = (figure.images["light"] for figure in row.figures)
     assert erm != hypo
-    alone = heatmaps({"ERM": low}).figures[0].images["light"]
+    alone = heatmaps({"erm": low}, "PACS").figures[0].images["light"]
     assert alone == erm, "the larger map sets the scale of both"
-    smaller = heatmaps({"HYPO": low.assign(sinkhorn=low["sinkhorn"] / 2)}).figures[0].images["light"]
+    smaller = heatmaps({"hypo": low.assign(sinkhorn=low["sinkhorn"] / 2)}, "PACS").figures[0].images["light"]
     assert smaller != hypo
 
 

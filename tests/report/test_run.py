@@ -22,6 +22,7 @@ from hypo.notebook.page import begin
 from hypo.report import cost
 from hypo.report import run as report
 from hypo.report.text import duration
+from hypo.runs import Origin
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
 PAGES = ["pacs", "office_home", "vlcs", "terra_incognita", "cifar10c", "imagenet100", "summary"]
@@ -74,7 +75,7 @@ def test_the_confusion_matrix_counts_every_image_and_is_the_csv_of_its_figure(tm
     own = kept(tmp_path)
     counts = report.confusion(report.outcomes(own), ("dog", "house"))
     assert counts.to_numpy().tolist() == [[1, 2], [0, 1]]
-    figure = confusion_matrix(counts, "cartoons", [own["file"]])
+    figure = confusion_matrix(counts, "cartoons", [own["origins"]])
     shown = saved(figure.source).set_index("class")
     assert shown.to_numpy().tolist() == counts.to_numpy().tolist()
     assert "50.0% right" in figure.alt and "dog is taken for house, 2 times" in figure.alt
@@ -139,7 +140,7 @@ def test_the_card_names_its_record_and_its_csv_has_every_rule(tmp_path):
     assert "HYPO on PACS, cpu scale, seed 0" in card and "75.0% on cartoon" in card
     assert "last epoch 75.0%, oracle 80.0%, SWAD 70.0%" in card and "failed" not in card
     shown = report.result(own)
-    assert shown.records == [path.name]
+    assert [*shown.records] == [(Origin(path.name, "pacs"),)]
     assert set(shown.numbers) == {"validation", "last", "oracle", "swad"}
     assert shown.numbers.loc["ood_accuracy", "oracle"] == 0.8
     run(tmp_path, seed=1, cosine=0.99)

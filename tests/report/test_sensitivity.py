@@ -55,5 +55,5 @@ def test_curves_are_of_runs_that_differ_in_length_alone(tmp_path):
     found = sensitivity.by_epoch(frame[frame["held_out"] == "cartoon"].iloc[0], frame)
     usual = found["epochs"].min()
     assert found.groupby(["method", "epochs"]).size().to_dict() == {("ERM", 5): 5, ("HYPO", 5): 5, ("HYPO", 7): 7}
-    assert usual == 5 and (found["value"] == 25).all() and found["files"].nunique() == 3
+    assert usual == 5 and (found["value"] == 25).all() and found["origins"].nunique() == 3
     assert "HYPO after 7 epochs, 25" in learning_curves(found, "cartoon of PACS", "curves").alt

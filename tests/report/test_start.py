@@ -7,6 +7,7 @@ from made import digits, run
 from hypo import runs
 from hypo.config import configure
 from hypo.report import start
+from hypo.runs import together
 from hypo.training.evidence import groups
 
 STUDY = ("start study", "start study, more seeds")
@@ -16,7 +17,7 @@ CONSTANT, FALLING = "constant τ", "τ falls from 1"
 def test_without_a_record_every_cell_says_so():
     frame = runs.load("no such folder")
     for made in (start.failures_by_start(frame, *STUDY), start.starts(frame, "hard_negatives=false", *STUDY)):
-        assert (made.frame == "not run").all(axis=None) and not [*made.records]
+        assert (made.frame == "not run").all(axis=None) and not together(made.records)
     assert set(start.search_table(frame).frame["validation (%)"]) == {"not run"}
     assert start.in_spite_of(frame, FALLING, *STUDY).endswith("nothing was run.")
     assert "nothing was run" in start.elsewhere(frame, "pacs", "cpu")
@@ -35,7 +36,7 @@ def test_failed_runs_are_counted_by_setting_and_start(tmp_path):
     row = found.frame.loc["hard_negatives=false"]
     assert [*row] == ["2 of 3", "60.0 ± 10.0", "0 of 1", "80.0"]
     assert found.frame.loc["the defaults", f"{CONSTANT}: failed"] == "not run"
-    assert len([*found.records]) == 5
+    assert len(together(found.records)) == 5
     other = start.starts(frame, "hard_negatives=false", *STUDY).frame
     assert other.loc[CONSTANT, "failed"] == "2 of 3" and other.loc[FALLING, "failed"] == "0 of 1"
     said = start.in_spite_of(frame, FALLING, *STUDY)

@@ -13,6 +13,7 @@ from hypo.report import benchmarks
 from hypo.report.named import named
 from hypo.report.table import WIDTH, render
 from hypo.report.text import ordinal
+from hypo.runs import Origin, together
 
 NAMES = [*TABLES, "digits", *(str(n) for n in range(1, 16)), "Table 4", "table11"]
 
@@ -134,9 +135,9 @@ def test_corruptions_are_averaged_over_severities(tmp_path):
 
 def test_every_number_names_its_records(tmp_path):
     paths = [run(tmp_path, held_out=domain) for domain in PACS]
-    found = {key[-1]: line.files for key, line in numbers(tmp_path).items()}
-    assert found["sketch"] == paths[3].name
-    assert set(found["average"].split()) == {path.name for path in paths}
+    found = {key[-1]: line.origins for key, line in numbers(tmp_path).items()}
+    assert found["sketch"] == (Origin(paths[3].name, "pacs"),)
+    assert {origin.file for origin in found["average"]} == {path.name for path in paths}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -194,7 +195,7 @@ def test_a_page_shows_runs_at_the_defaults_only_the_best_average_first(tmp_path,
         ["ours, cpu scale, n=3", "", "83.0 ± 1.0", "not run"],
         ["ours, paper scale, n=1", "", "60.0", "not run"],
     ]
-    assert len(found.frame) == 20 + 2 and len(" ".join(found.records).split()) == 4
+    assert len(found.frame) == 20 + 2 and len(together(found.records)) == 4
     assert found.numbers.query("n == 3")["value"].tolist() == pytest.approx([83.0])
     assert found.about == ("the paper's numbers", "real data")
     averages = found.frame[~found.frame["method"].str.startswith("ours")]["average"].astype(float)

@@ -8,6 +8,7 @@ from made import PACS, a_record, arrays, digits, run
 
 from hypo import CORRUPTIONS, records, runs
 from hypo.geometry import intra_class_variation
+from hypo.runs import Origin
 
 
 def test_a_row_has_the_configuration_what_it_changes_and_the_measures_of_every_rule(tmp_path):
@@ -17,7 +18,7 @@ def test_a_row_has_the_configuration_what_it_changes_and_the_measures_of_every_r
     assert (row["temperature"], row["momentum"], row["backbone"]) == (0.5, 0.95, "mobilenet_v2")
     assert (row["validation.ood_accuracy"], row["oracle.ood_accuracy"]) == (0.5, 0.9)
     assert row["domains"] == PACS and row["classes"][:2] == ("dog", "house")
-    assert (row["file"], row["path"], row["data"]) == (path.name, path, "ab" * 6)
+    assert (row["origins"], row["path"], row["data"]) == ((Origin(path.name, "pacs"),), path, "ab" * 6)
     assert row["images_per_second"] == 800.0 and row["swad.interval"]["evaluations"] == 2
 
 
@@ -47,7 +48,7 @@ def test_filters_take_a_value_or_several_and_a_misspelt_one_names_the_nearest(tm
 
 def test_an_empty_folder_is_an_empty_frame_with_columns(tmp_path):
     frame = runs.load(tmp_path)
-    assert frame.empty and {"benchmark", "changed", "failed", "file"} <= {*frame}
+    assert frame.empty and {"benchmark", "changed", "failed", "origins"} <= {*frame}
     assert runs.values(frame, {"separation": False, "rule": "swad"}, "ood_accuracy").empty
     assert runs.accuracies(frame).empty
 

@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from hypo.runs import KEYS, averages, estimate, paired, summarise
+from hypo.runs import KEYS, Origin, averages, estimate, paired, summarise
+
+RECORD = (Origin("r.json", "pacs"),)
 
 
 @pytest.mark.parametrize("n", [2, 3, 10])
@@ -68,7 +70,9 @@ def test_without_a_second_seed_there_is_no_interval(values, strata):
 
 
 def single(rows):
-    return pd.DataFrame(rows, columns=["setting", "seed", "column", "value"]).assign(failed=False, files="r.json")
+    return pd.DataFrame(rows, columns=["setting", "seed", "column", "value"]).assign(
+        failed=False, origins=[RECORD] * len(rows)
+    )
 
 
 def test_an_average_is_of_the_seeds_that_have_every_column():
@@ -86,7 +90,9 @@ def test_an_average_counts_as_failed_when_one_of_its_runs_did():
 
 def keyed(values, failed=False):
     rows = [("pacs", "cpu", domain, seed, "d", "s", value) for (domain, seed), value in values.items()]
-    return pd.DataFrame(rows, columns=[*KEYS, "value"]).assign(failed=failed, starts_at_first=False, files="r.json")
+    return pd.DataFrame(rows, columns=[*KEYS, "value"]).assign(
+        failed=failed, starts_at_first=False, origins=[RECORD] * len(rows)
+    )
 
 
 def test_pairs_share_every_key_and_the_rest_is_left_out():
@@ -94,7 +100,7 @@ def test_pairs_share_every_key_and_the_rest_is_left_out():
     second = keyed({("photo", 1): 1.0, ("photo", 0): 2.0, ("cartoon", 0): 9.0}, failed=True)
     found = paired(first, second)
     assert dict(zip(found["seed"], found["value"], strict=True)) == {0: 1.0, 1: 4.0}
-    assert found["failed"].all() and set(found["files"]) == {"r.json r.json"}
+    assert found["failed"].all() and set(found["origins"]) == {(*RECORD, *RECORD)}
     assert paired(first, second.assign(split="another")).empty
     assert len(paired(first, second.assign(split="another"), on=[key for key in KEYS if key != "split"])) == 2
 
@@ -103,5 +109,5 @@ def test_a_summary_counts_what_a_reader_must_know_of():
     frame = keyed({("photo", seed): float(seed) for seed in range(3)})
     frame["failed"] = [True, False, True]
     (line,) = summarise(frame, ["benchmark", "scale"]).itertuples()
-    assert (line.value, line.n, line.failed, line.starts_at_first, line.files) == (1.0, 3, 2, 0, "r.json")
+    assert (line.value, line.n, line.failed, line.starts_at_first, line.origins) == (1.0, 3, 2, 0, RECORD)
     assert summarise(frame[:0], ["benchmark"]).empty
