@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from hypo.figures import COLOURS, MARKERS, THEMES, Themed
 from hypo.paper import NAMES
-from hypo.report.corruptions import METHODS, over_severities
+from hypo.report.corruptions import METHODS
 from hypo.report.table import PAPER
 from hypo.report.text import number, words
 from hypo.runs import Origins
@@ -93,12 +93,11 @@ def dots(
     return Themed(draw, alt, (6.2, 3.6), name=name, numbers=numbers, records=rows["origins"])
 
 
-def bars(every: pd.DataFrame, benchmark: str, name: str) -> Themed:
+def bars(seeds: pd.DataFrame, benchmark: str, name: str) -> Themed:
     """ERM and HYPO in groups of bars by `column`, ours hatched, with the gain of HYPO at the right.
 
-    every  of `hypo.report.corruptions.single`, at least one row: the means over severities are drawn
+    seeds  of `hypo.report.corruptions.single`, at least one row
     """
-    seeds = over_severities(every)
     seeds = seeds.assign(series=seeds["method"] + ", " + seeds["source"])
     means = seeds.groupby(["source", "method", "column"], sort=False)["value"].mean().unstack("method")
     groups = [*dict.fromkeys(seeds["column"])]
@@ -129,7 +128,8 @@ def bars(every: pd.DataFrame, benchmark: str, name: str) -> Themed:
     alt = f"Bars of accuracy on {NAMES[benchmark]} by test; means: {said}."
     size = (5.6, 1 + 0.2 * len(series) + len(groups) * (0.1 + 0.16 * len(series)))
     also = (PAPER,) if "paper" in {*seeds["source"]} else ()
-    return Themed(draw, alt, size, name=name, numbers=seeds.drop(columns="series"), records=seeds["origins"], also=also)
+    numbers = seeds[["source", "method", "column", "seed", "value", "failed", "origins"]]
+    return Themed(draw, alt, size, name=name, numbers=numbers, records=seeds["origins"], also=also)
 
 
 def methods(ranks: pd.DataFrame, names: dict[str, str], algorithm: str = "hypo") -> Themed:

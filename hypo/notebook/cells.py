@@ -72,7 +72,7 @@ def corruption_bars(benchmark: str, columns: list[str] | None = None) -> Themed 
 
 def severities(benchmark: str) -> Themed | Html:
     """Accuracy by severity, the mean over corruptions: each of our runs a dot."""
-    every = corruptions.single(benchmark).query("severity > 0")
+    every = corruptions.single(benchmark, by_severity=True).query("severity > 0")
     means = every.groupby(["source", "method", "severity", "origins"], sort=False)["value"].mean().reset_index()
     what = text.data(benchmark)
     return figures.dots(means, "method", what, "by-severity", "severity") if len(means) else _none(benchmark)
@@ -80,7 +80,7 @@ def severities(benchmark: str) -> Themed | Html:
 
 def by_severity(benchmark: str) -> None:
     """A section with `severities`; none where nothing was run."""
-    if len(corruptions.single(benchmark).query("severity > 0")):
+    if len(corruptions.single(benchmark, by_severity=True).query("severity > 0")):
         told = "The paper gives one number per corruption. Here are ours by severity, averaged over all 19 corruptions:"
         for part in (_heading("Accuracy by severity"), show(told), severities(benchmark)):
             display(part)

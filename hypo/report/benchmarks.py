@@ -28,7 +28,7 @@ def numbers(benchmark: str, frame: pd.DataFrame) -> pd.DataFrame:
     sd        the paper's ±, or the standard deviation over seeds; low, high, n, failed, origins as of `summarise`
     difference  ours minus the paper's
     """
-    single, columns = _single(frame[frame["benchmark"] == benchmark]), columns_of(benchmark, frame)
+    single, columns = runs.accuracies(frame[frame["benchmark"] == benchmark]), columns_of(benchmark, frame)
     every = pd.concat([single, runs.averages(single, columns, [*BY, "seed"])], ignore_index=True)
     ours = runs.summarise(every[every["column"].isin([*columns, "average"])], [*BY, "column"])
     return beside(paper.of_benchmark(benchmark), ours)
@@ -208,12 +208,3 @@ def reading(found: pd.DataFrame) -> str:
 
 def _defaults_first(values: pd.Series) -> pd.Series:
     return values.map(["", *SCALES].index if values.name == "scale" else len)
-
-
-def _single(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per run and column, the mean over severities; `settings` are what the run changes, as sorted pairs."""
-    every = runs.accuracies(frame).query("column != 'clean'")
-    every = every.assign(settings=[tuple(sorted(own.items())) for own in every["changed"]])
-    keys = [*BY, "seed", "held_out", "column"]
-    parts = {"value": ("value", "mean"), "failed": ("failed", "any"), "origins": ("origins", "first")}
-    return every.groupby(keys, sort=False).agg(**parts).reset_index()

@@ -12,35 +12,30 @@ METHODS = {"erm": "ERM", "hypo": "HYPO"}
 """The two methods that the paper's figures compare, in their order."""
 
 
-def single(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Accuracies in percent of ERM and HYPO at their scale's defaults: one row per run, column, severity.
+def single(benchmark: str, frame: pd.DataFrame | None = None, by_severity: bool = False) -> pd.DataFrame:
+    """Accuracies in percent of ERM and HYPO at their scale's defaults: one row per run and column, as of `accuracies`.
 
     source  "paper", whose numbers have no seed, or "ours, <scale> scale, <published or generated corruptions>"
-    method  by its name in the paper; column: the corruption, or "clean"; severity: 0 for the paper's and clean images
+    method  by its name in the paper; column: the corruption, or "clean"
     """
     frame = runs.load(at_defaults=True) if frame is None else frame
     of = frame[(frame["benchmark"] == benchmark) & (frame["held_out"] == "") & frame["algorithm"].isin(METHODS)]
-    ours = runs.accuracies(of)
+    ours = runs.accuracies(of, by_severity=by_severity)
     source = "ours, " + ours["scale"] + " scale, " + ours["corruptions"].astype(object).fillna("not stated")
     parts = [ours.assign(source=source)] if len(ours) else []
     if benchmark in paper.TABLES:
         theirs = paper.of_benchmark(benchmark).query("column != 'average'")
-        parts.append(theirs.assign(source="paper", severity=0, seed=0, failed=False, origins=[()] * len(theirs)))
+        blank = {"source": "paper", "held_out": "", "severity": 0, "seed": 0, "failed": False}
+        parts.append(theirs.assign(**blank, origins=[()] * len(theirs)))
     if not parts:
         return pd.DataFrame(columns=["source", "method", "column", "severity", "seed", "value", "failed", "origins"])
     every = pd.concat(parts[::-1], ignore_index=True)
     return every.assign(method=every["algorithm"].map(METHODS))
 
 
-def over_severities(every: pd.DataFrame) -> pd.DataFrame:
-    """`single` with one row per source, method, seed and column: the mean over severities."""
-    parts = {"value": ("value", "mean"), "failed": ("failed", "any"), "origins": ("origins", "first")}
-    return every.groupby(["source", "method", "column", "seed"], sort=False).agg(**parts).reset_index()
-
-
 def table(frame: pd.DataFrame | None = None, benchmark: str = "cifar10") -> Table:
     """Table 3, one row per corruption: the paper's two methods, ours, and what HYPO gains over ERM in each."""
-    seeds = over_severities(single(benchmark, frame).query("column != 'clean'"))
+    seeds = single(benchmark, frame).query("column != 'clean'")
     found = runs.summarise(seeds, ["source", "method", "column"])
     shown = found.pivot(index="column", columns=["source", "method"], values="value")
     order = [(source, name) for source in dict.fromkeys(found["source"]) for name in METHODS.values()]

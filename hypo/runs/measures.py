@@ -67,24 +67,27 @@ def leads(
     return paired(*(values(frame, setting, measure) for setting in (of, than)), on=on)
 
 
-def accuracies(frame: pd.DataFrame, rule: str = "validation") -> pd.DataFrame:
-    """Every accuracy of every run on test data it was not trained on, in percent: one row per run, column, severity.
+def accuracies(frame: pd.DataFrame, rule: str = "validation", by_severity: bool = False) -> pd.DataFrame:
+    """Every accuracy of every run on test data it was not trained on, in percent: one row per run and column.
 
     column    the held-out domain, the corruption, or "clean" (the uncorrupted test images of a run on corruptions)
-    severity  1 to 5 of a corruption, else 0
-    and algorithm, KEYS, changed, failed, origins of the run, corruptions ("published" or "generated")
+    severity  1 to 5 of a corruption, one row each, `by_severity`; else 0, the value being the mean over severities
+    settings  what the run changes of its scale's defaults, as sorted pairs
+    and algorithm, KEYS, failed, origins of the run, corruptions ("published" or "generated")
     """
     rows = []
     for _, run in frame.iterrows():
-        own = {name: run[name] for name in ("algorithm", *KEYS, "changed", "failed")} | {"origins": run["origins"]}
+        own = {name: run[name] for name in ("algorithm", *KEYS, "failed", "origins")}
+        own["settings"] = tuple(sorted(run["changed"].items()))
         own["corruptions"] = run.get(f"{rule}.corruptions")
         tested = {column(name) if run["held_out"] else name: rate for name, rate in run[f"{rule}.ood"].items()}
         if not run["held_out"]:
             tested = {"clean": run[f"{rule}.id_accuracy"]} | tested
         for name, result in tested.items():
-            by_severity = result if isinstance(result, dict) else {0: result}
-            rows += [own | {"column": name, "severity": int(s), "value": 100 * v} for s, v in by_severity.items()]
-    columns = ["algorithm", *KEYS, "changed", "failed", "origins", "corruptions", "column", "severity", "value"]
+            parts = result if isinstance(result, dict) else {0: result}
+            parts = parts if by_severity else {0: np.mean([*parts.values()])}
+            rows += [own | {"column": name, "severity": int(s), "value": 100 * v} for s, v in parts.items()]
+    columns = ["algorithm", *KEYS, "failed", "origins", "settings", "corruptions", "column", "severity", "value"]
     return pd.DataFrame(rows, columns=columns)
 
 
