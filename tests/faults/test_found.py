@@ -24,6 +24,7 @@ from hypo.report import benchmarks, cost, text
 from hypo.report.named import named
 from hypo.report.run import confusion, outcomes, without_embeddings
 from hypo.report.table import Table, render
+from hypo.runs import Origin
 from hypo.training import checkpoint, engine
 from hypo.training.trainer import Trainer
 
@@ -318,7 +319,7 @@ def test_names_of_folders_are_text_wherever_they_are_shown():
     shown_as = [confusion_matrix(counts, NAMES[0])._repr_html_()]
     for name in NAMES:
         frame = pd.DataFrame({name: [name]})
-        shown_as += [show(Table(frame, name, name, [name])).text, show(name).text]
+        shown_as += [show(Table(frame, name, name, [(Origin(name, name),)])).text, show(name).text]
     for page in shown_as:
         visible = re.sub(r"base64,[\w+/=]*", "", page)
         assert "<script" not in visible and 'href="javascript' not in visible and 'href="http' not in visible
