@@ -82,7 +82,7 @@ def killed_in_training(number: int, folder: Path, chance: random.Random) -> tupl
         mark.unlink(missing_ok=True)
         process = start(folder, mark.touch, **RUN)
         _wait_for(mark, process)
-        process.join(chance.uniform(0, seconds))
+        process.join(chance.uniform(0, seconds / 3))
         if process.exitcode is not None:
             break
         os.kill(process.pid, number)
@@ -208,7 +208,7 @@ def killed_in_downloading(folder: Path, chance: random.Random) -> tuple[int, str
     kills = 0
     with served() as address:
         for _ in range(6):
-            kills += _killed_at_work(folder, chance.uniform(0, 0.5), fetch, f"{address}/slow", folder / "file")
+            kills += _killed_at_work(folder, chance.uniform(0, 0.2), fetch, f"{address}/slow", folder / "file")
             assert not (folder / "file").exists() or (folder / "file").read_bytes() == CONTENT
         fetch(f"{address}/range", folder / "file")
     assert (folder / "file").read_bytes() == CONTENT
