@@ -235,7 +235,12 @@ def own_folder(path: str) -> Path:
 
 def own_name(name: str) -> str:
     """A reader's folder by its name; one that is called like a benchmark of the registry is ./name, and never it."""
-    return f"./{name}" if name in REGISTRY else name
+    return f"./{name}" if _plain(name) in map(_plain, REGISTRY) else name
+
+
+def _plain(name: str) -> str:
+    """A name without case, spaces and signs: Real World and real_world are one, PACS and pacs too."""
+    return re.sub("[^a-z0-9]", "", name.lower())
 
 
 def locate(name: str, root: str | os.PathLike[str] | None = None) -> Path | None:
@@ -402,8 +407,8 @@ def _imagenet_gaussian(images: np.ndarray, severity: int) -> np.ndarray:
 
 def _renamed(folder: Path, spec: Benchmark) -> dict[str, str]:
     """Name on disk -> name in the registry ('Real World' -> real_world) for what the registry knows in `folder`."""
-    known_as = {re.sub("[^a-z0-9]", "", n.lower()): n for n in spec.inside or spec.domains}
-    keys = {path.name: re.sub("[^a-z0-9]", "", path.name.lower()) for path in folder.iterdir()}
+    known_as = {_plain(n): n for n in spec.inside or spec.domains}
+    keys = {path.name: _plain(path.name) for path in folder.iterdir()}
     return {name: known_as[key] for name, key in keys.items() if key in known_as}
 
 

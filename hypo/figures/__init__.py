@@ -63,6 +63,11 @@ class Themed:
         return images + self.source
 
 
+def plain(name: str) -> str:
+    """A folder's name as text of a figure: its dollar signs begin no formula."""
+    return name.replace("$", r"\$")
+
+
 class Row:
     """Figures side by side, one below the other where the page is narrow."""
 

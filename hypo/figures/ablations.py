@@ -10,7 +10,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from hypo.figures import COLOURS, THEMES, Themed
+from hypo.figures import COLOURS, THEMES, Themed, plain
 from hypo.report.table import PAPER
 from hypo.report.text import words
 from hypo.runs import Origins
@@ -131,7 +131,7 @@ def learning_curves(rows: pd.DataFrame, where: str, name: str) -> Themed:
         lengths = rows.assign(**{"epochs in all": rows["epochs"].astype(int).astype(str)})
         look = {"hue": "method", "style": "epochs in all", "palette": COLOURS[: rows["method"].nunique()]}
         sns.lineplot(lengths, x="epoch", y="value", errorbar=None, markers=True, ms=6, ax=axes, **look)
-        axes.set(xlabel=f"epoch (tested on {where})", ylabel="OOD accuracy (%)")
+        axes.set(xlabel=f"epoch (tested on {plain(where)})", ylabel="OOD accuracy (%)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 

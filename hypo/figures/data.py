@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from hypo.figures import Themed
+from hypo.figures import Themed, plain
 from hypo.report.text import words
 from hypo.runs import Origins
 
@@ -31,7 +31,7 @@ def contact_sheet(
         axes = figure.subplots()
         axes.imshow(np.concatenate([np.concatenate([*row], axis=1) for row in tiled]), interpolation="nearest")
         for ticks, names, side in ((axes.set_xticks, columns, width), (axes.set_yticks, rows, height)):
-            ticks(np.arange(len(names)) * (side + gap) + side / 2 - 0.5, [words(name) for name in names])
+            ticks(np.arange(len(names)) * (side + gap) + side / 2 - 0.5, [plain(words(name)) for name in names])
         axes.tick_params(length=0, top=True, bottom=False, labeltop=True, labelbottom=False)
         axes.spines[:].set_visible(False)
 
@@ -65,7 +65,7 @@ def captioned(
             for axes, place in zip(line, places, strict=False):
                 axes.imshow(images[place], interpolation="nearest")
                 group = f"{named[place].replace('_', ' ')}: " if place == places[0] else ""
-                axes.set_title(f"{group}{captions[place]}", fontsize=9)
+                axes.set_title(plain(f"{group}{captions[place]}"), fontsize=9)
 
     size = (width * (0.75 + 0.55 * aspect), 0.95 * max(len(rows), 1))
     return Themed(draw, alt, size, raster=True, name=name, numbers=numbers, records=records)

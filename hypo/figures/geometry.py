@@ -9,7 +9,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from hypo.figures import COLOURS, THEMES, Row, Themed
+from hypo.figures import COLOURS, THEMES, Row, Themed, plain
 from hypo.paper import method_name
 from hypo.runs import Origins
 
@@ -30,10 +30,11 @@ def heatmaps(maps: Mapping[str, pd.DataFrame], where: str, records: Sequence[Ori
         def draw(figure: Figure, _theme: str) -> None:
             axes = figure.subplots()
             bar = {"orientation": "horizontal", "label": "Sinkhorn divergence", "pad": 0.02, "aspect": 30}
-            sns.heatmap(grid, vmin=0, vmax=top, cmap="cividis", annot=True, fmt=".2f", cbar_kws=bar, ax=axes)
-            pairs = [pair.replace(" – ", "\n") for pair in grid]
-            axes.set_xticks(np.arange(grid.shape[1]) + 0.5, pairs, rotation=0, parse_math=False)
-            axes.set_yticks(np.arange(len(grid)) + 0.5, grid.index, rotation=0, parse_math=False)
+            look = {"cmap": "cividis", "cbar_kws": bar, "xticklabels": False, "yticklabels": False}
+            sns.heatmap(grid, vmin=0, vmax=top, annot=True, fmt=".2f", ax=axes, **look)
+            pairs = [plain(pair.replace(" – ", "\n")) for pair in grid]
+            axes.set_xticks(np.arange(grid.shape[1]) + 0.5, pairs, rotation=0)
+            axes.set_yticks(np.arange(len(grid)) + 0.5, [plain(name) for name in grid.index], rotation=0)
             axes.tick_params(length=0)
             axes.set(xlabel="", ylabel="", title=title)
 

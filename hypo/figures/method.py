@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from hypo.figures import COLOURS, MARKERS, THEMES, Themed
+from hypo.figures import COLOURS, MARKERS, THEMES, Themed, plain
 from hypo.report.table import DIGITS, MATHS
 
 
@@ -26,7 +26,7 @@ def sphere(
             axes.scatter(*z[labels == c].T, s=9, lw=0, color=COLOURS[c], marker=MARKERS[c])
             axes.quiver(0, 0, 0, *prototypes[c], color=ink, lw=1.1, arrow_length_ratio=0)
             axes.scatter(*prototypes[c], s=130, color=COLOURS[c], edgecolor=ink, lw=1.2)
-            axes.text(*(1.02 * prototypes[c]), name, color="white", weight="bold", ha="center", va="center")
+            axes.text(*(1.02 * prototypes[c]), plain(name), color="white", weight="bold", ha="center", va="center")
         axes.view_init(elev=20, azim=35)
         axes.set_box_aspect((1, 1, 1), zoom=1.5)
         axes.set(title=title)

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hypo.figures import COLOURS, THEMES, Themed
+from hypo.figures import COLOURS, THEMES, Themed, plain
 from hypo.report.table import DIGITS
 
 ANGLES = np.deg2rad([90, 210, 330])
@@ -26,7 +26,7 @@ def problem(images: np.ndarray, domains: Sequence[str], held_out: str) -> Themed
         for axes, image, name in zip(top.subplots(1, len(domains)), images, domains, strict=True):
             axes.imshow(image, interpolation="nearest")
             axes.set(xticks=(), yticks=())
-            axes.set_title(name.replace("_", " "))
+            axes.set_title(plain(name.replace("_", " ")))
             axes.set_xlabel("only tested on" if name == held_out else "trained on")
             axes.spines[:].set_visible(name == held_out)
             axes.spines[:].set(color=COLOURS[1], lw=3)

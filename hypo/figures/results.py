@@ -9,7 +9,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from hypo.figures import COLOURS, MARKERS, THEMES, Themed
+from hypo.figures import COLOURS, MARKERS, THEMES, Themed, plain
 from hypo.paper import NAMES
 from hypo.report.corruptions import METHODS
 from hypo.report.table import PAPER
@@ -35,9 +35,9 @@ def confusion_matrix(counts: pd.DataFrame, where: str, records: Sequence[Origins
         look = {"cmap": "cividis", "vmin": 0, "vmax": 100, "square": True, "cbar": False}
         sns.heatmap(shares, annot=texts, fmt="", ax=axes, xticklabels=False, yticklabels=False, **look)
         if written:
-            places, names = np.arange(len(classes)) + 0.5, {"labels": classes, "parse_math": False}
-            axes.set_xticks(places, **names, rotation=90 if max(map(len, classes)) > 2 else 0)
-            axes.set_yticks(places, **names)  # a folder's name is no formula
+            places, names = np.arange(len(classes)) + 0.5, [plain(name) for name in classes]
+            axes.set_xticks(places, names, rotation=90 if max(map(len, classes)) > 2 else 0)
+            axes.set_yticks(places, names)
         order = "" if written else ", in alphabetical order"
         axes.set(xlabel=f"taken for{order}", ylabel=f"class{order}")
         axes.tick_params(length=0)
@@ -81,10 +81,10 @@ def dots(
             axes.text(at + 0.12, mean, f"{mean:.0f}", va="center", fontsize=9)
         if chance is not None:
             axes.axhline(chance, color=ink, lw=1.2, ls=":", label="chance")
-        axes.set_xticks(range(len(places)), [words(str(place)) for place in places], parse_math=False)
+        axes.set_xticks(range(len(places)), [plain(words(str(place))) for place in places])
         lowest = min(rows["value"].min(), 100 if chance is None else chance)
         axes.set(ylim=(max(0, lowest - 8), min(104, rows["value"].max() + 6)), xlabel=label)
-        axes.set_ylabel(f"accuracy on {what} (%)")
+        axes.set_ylabel(f"accuracy on {plain(what)} (%)")
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
 
     said = "; ".join(f"{kind}, {words(x)} {words(str(place))}, {mean:.0f}" for (kind, place), mean in means.items())

@@ -38,8 +38,8 @@ def facts(run: Any) -> dict[str, str]:
         "OOD": f"{_percent(run['validation.ood_accuracy'])} on {tested}",
         "other rules": f"{', '.join(others)} (OOD; the oracle looks at the test images)",
         "SWAD averages": averaged + (", from the first one on" if span["starts_at_first"] else ""),
-        "geometry": f"epsilon-hat {text.number(run['validation.epsilon_hat'], 3)}, "
-        f"separation {text.number(chosen['separation'], 3)}",
+        "geometry": f"epsilon-hat {text.number(run['validation.epsilon_hat'], 3) or 'not measured'}, "
+        f"separation {text.number(chosen['separation'], 3) or 'not measured'}",
         "cost": f"{run['seconds']:.0f} s of training, {run['images_per_second']:.0f} images/s; "
         f"{evaluated:.0%} of all time went into evaluations",
     } | ({"failed": "this run failed to train"} if run["failed"] else {})

@@ -27,7 +27,9 @@ from typing import Any
 
 TOP = Path(__file__).resolve().parents[2]
 LOG = TOP / "data" / "faults.json"
+HELPERS = ("made", "own_folder", "test_book", "data/test_download", "training/helpers")
 PAGES = ("SIGKILL or SIGTERM while a page is made", "SIGKILL or SIGTERM while a book is built")
+TRIED = ("hypo/**/*.py", "hypo/*.json", "tests/faults/*.py", *(f"tests/{name}.py" for name in HELPERS))
 BATCH = 500
 MEMORY = Path("/dev/shm")
 """Where files are kept in memory, if anywhere: fuzzing writes hundreds of them a second."""
@@ -37,12 +39,18 @@ Log = dict[str, Any]
 
 @functools.cache
 def about() -> dict[str, str | None]:
-    """What is tried, and with what: a digest of the code that is tried and that tries it, taken when this starts."""
-    files = sorted([*(TOP / "hypo").rglob("*.py"), *(TOP / "tests" / "faults").glob("*.py")])
-    code = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
-    said = subprocess.run(["git", "rev-parse", "HEAD"], cwd=TOP, capture_output=True, text=True, check=False).stdout
+    """What is tried, and with what: a digest of the code that is tried and that tries it, taken when this starts, and
+    the commit that has this code; None for code that was changed since."""
+    files = sorted(path for part in TRIED for path in TOP.glob(part))
+    named = b"".join(f"{path.relative_to(TOP)}\0".encode() + path.read_bytes() for path in files)
+    changed = _git("status", "--porcelain", "--", *(f":(glob){part}" for part in TRIED))
+    commit = None if changed else _git("rev-parse", "HEAD")
     here = {"python": platform.python_version(), "system": platform.system()}
-    return {"code": code, "commit": said.strip() or None} | here
+    return {"code": hashlib.sha256(named).hexdigest()[:16], "commit": commit or None} | here
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=TOP, capture_output=True, text=True, check=False).stdout.strip()
 
 
 class Part:
@@ -60,9 +68,12 @@ class Part:
         return json.loads(LOG.read_text()) if LOG.exists() else {}
 
     def keep(self) -> None:
+        from hypo.files import locked, write_atomically
+
         self.log["seconds"] = round(time.monotonic() - self.start, 1)
         if self.write:
-            LOG.write_text(json.dumps(self._all() | {self.name: self.log}, indent=1) + "\n")
+            with locked(LOG.with_name(".faults.lock"), "another process writes the log"):  # of another part
+                write_atomically(LOG, json.dumps(self._all() | {self.name: self.log}, indent=1).encode() + b"\n")
 
     def failed(self, what: str, error: Exception) -> None:
         self.log["failures"].append(f"{what}: {type(error).__name__}: {error}"[:500])

@@ -8,17 +8,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from made import a_record
+from made import PACS, a_record
+from matplotlib.text import Text
 from own_folder import QUICK, folder_of, words
 from PIL import Image
 
 import hypo
 from hypo import HypoLoss, cli, records, runs
+from hypo.config import identity
 from hypo.data import cache
 from hypo.data.benchmarks import corrupted, load
 from hypo.data.folders import scan, shown
 from hypo.display import show
-from hypo.figures.results import confusion_matrix
+from hypo.figures import plain
+from hypo.figures.ablations import learning_curves
+from hypo.figures.data import captioned, contact_sheet
+from hypo.figures.geometry import heatmaps
+from hypo.figures.problem import problem
+from hypo.figures.results import confusion_matrix, dots
 from hypo.notebook.page import ParameterError, begin
 from hypo.report import benchmarks, cost, text
 from hypo.report.named import named
@@ -43,6 +50,19 @@ def never(monkeypatch):
 
 
 # Wrong numbers
+
+
+def test_an_incomplete_benchmark_is_refused_by_name_and_is_a_folder_of_the_readers_by_path(tmp_path, capsys):
+    folder = folder_of(tmp_path / "data" / "PACS", PACS, [f"class{i}" for i in range(7)], per_class=2)
+    settings = words(held_out="photo", algorithm="erm", **QUICK | {"scale": "cpu", "backbone": "resnet18"})
+    typed = ["train", *settings, "--weights", "none", "--benchmark"]
+    assert cli.main([*typed, "pacs"]) == 2
+    said = capsys.readouterr().err
+    assert "pacs is incomplete: art_painting" in said and said.count("\n") == 1 and runs.load().empty
+    assert cli.main([*typed, str(folder)]) == 0 and "ERM on ./PACS, cpu scale" in capsys.readouterr().out
+    assert runs.load(benchmark="pacs").empty and "None of it was run here" in named("pacs").caption
+    config = engine.configure("pacs", "erm", "photo", "cpu")
+    assert identity(config, "one version") != identity(config, "another")
 
 
 def test_a_cache_damaged_on_disk_is_noticed_and_built_anew(tmp_path, monkeypatch):
@@ -187,6 +207,14 @@ def test_a_run_without_memory_names_the_checkpoint_and_loads_nothing(tmp_path, m
         assert capsys.readouterr().err.startswith("hypo: there is not enough memory")
 
 
+def test_what_was_not_measured_is_no_blank(tmp_path, capsys):
+    folder = folder_of(tmp_path / "mine", per_class=4)
+    for domain in ("indoors", "outdoors"):
+        (folder / domain / "hen").rename(tmp_path / domain)
+    assert cli.main(["train", *words(benchmark="mine", held_out="street", algorithm="erm", **QUICK)]) == 0
+    assert "epsilon-hat not measured" in capsys.readouterr().out
+
+
 def test_a_class_that_no_training_image_or_no_validation_image_has_loses_no_run(tmp_path):
     folder = folder_of(tmp_path / "mine", per_class=4)
     for domain in ("indoors", "outdoors"):
@@ -324,6 +352,26 @@ def test_names_of_folders_are_text_wherever_they_are_shown():
         visible = re.sub(r"base64,[\w+/=]*", "", page)
         assert "<script" not in visible and 'href="javascript' not in visible and 'href="http' not in visible
         assert not re.search(r'<[^>]*" onload="', visible)
+
+
+def test_names_of_folders_are_no_formulas_in_any_figure():
+    import pandas as pd
+
+    images, name = np.zeros((2, 8, 8, 3), np.uint8), NAMES[0]
+    run = {"held_out": name, "method": "HYPO", "value": 50.0, "files": "a.json"}
+    pair = {"class": name, "pair": f"{name} – b", "sinkhorn": 0.5}
+    by_epoch = {"method": "HYPO", "epoch": 1.0, "epochs": 1.0, "value": 50.0, "files": "a.json"}
+    for figure in (
+        captioned(images, [name] * 2, [name] * 2, "mistakes", name, pd.DataFrame({"class": [name]})),
+        contact_sheet(images[None], [name], [name, "b"], name),
+        dots(pd.DataFrame([run]), "method", name, "by-domain"),
+        heatmaps({"HYPO": pd.DataFrame([pair])}),
+        learning_curves(pd.DataFrame([by_epoch]), name, "curves"),
+        problem(images, [name, "b"], name),
+    ):
+        assert "base64" in figure._repr_html_()
+    drawn = Text(0, 0, plain(name))
+    assert drawn._preprocess_math(drawn.get_text()) == (name, False)
 
 
 # Messages

@@ -23,6 +23,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from http.server import ThreadingHTTPServer
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import nbformat
@@ -44,11 +45,14 @@ SENTENCE = "one sentence, and then the record of the undisturbed run"
 
 
 @functools.cache
-def expected(folder: Path) -> dict:
-    """What a run leaves behind that nothing happens to; once per process."""
+def expected(folder: Path) -> tuple[dict, float]:
+    """What a run leaves behind that nothing happens to, and how many seconds it is at work; once per process."""
     folder.mkdir()
-    start(folder, **RUN).join()
-    return outcome(folder)
+    process = start(folder, (folder / "begun").touch, **RUN)
+    _wait_for(folder / "begun", process)
+    begun = time.monotonic()
+    process.join()
+    return outcome(folder), time.monotonic() - begun
 
 
 def _agrees(folder: Path) -> None:
@@ -56,7 +60,8 @@ def _agrees(folder: Path) -> None:
     process = start(folder, **RUN)
     process.join()
     assert process.exitcode == 0, (folder / "log").read_text()[-2000:]
-    assert same(outcome(folder), expected(folder.parent / "undisturbed")), "another record than the undisturbed run's"
+    undisturbed, _ = expected(folder.parent / "undisturbed")
+    assert same(outcome(folder), undisturbed), "another record than the undisturbed run's"
     assert not [*folder.glob("records/.*.tmp")], "a half-written file was left"
     assert not [*folder.glob("runs/*")], "a finished run left its checkpoints or its lock"
 
@@ -72,10 +77,12 @@ def _last_words(folder: Path, *expected_words: str) -> None:
 
 def killed_in_training(number: int, folder: Path, chance: random.Random) -> tuple[int, str]:
     """Stopped by a signal at any moment of a run, up to eight times."""
-    kills = 0
+    kills, mark, (_, seconds) = 0, folder / "begun", expected(folder.parent / "undisturbed")
     while kills < 8:
-        process = start(folder, **RUN)
-        process.join(chance.uniform(0.02, 1.0))
+        mark.unlink(missing_ok=True)
+        process = start(folder, mark.touch, **RUN)
+        _wait_for(mark, process)
+        process.join(chance.uniform(0, seconds / 3))
         if process.exitcode is not None:
             break
         os.kill(process.pid, number)
@@ -147,16 +154,36 @@ def _decodes(root: Path, place: Path, fingerprint: str, pixels: str) -> None:
     assert hashlib.sha256(images.images.tobytes()).hexdigest() == pixels, "other pixels under the true fingerprint"
 
 
+def marked(mark: Path, work: Callable, *given: object) -> None:
+    mark.touch()
+    work(*given)
+
+
+def _killed_at_work(folder: Path, seconds: float, work: Callable, *given: object) -> bool:
+    """Whether a process was still at work when it was killed, so many seconds after it had begun."""
+    mark = folder / "begun"
+    mark.unlink(missing_ok=True)
+    process = SERVER.Process(target=marked, args=(mark, work, *given))
+    process.start()
+    _wait_for(mark, process)
+    process.join(seconds)
+    process.kill()
+    process.join()
+    return process.exitcode == -signal.SIGKILL
+
+
+def _wait_for(mark: Path, process: BaseProcess) -> None:
+    """Return when the process is at work: it takes longer to import than to do what is to be disturbed."""
+    while process.is_alive() and not mark.exists():
+        time.sleep(0.002)
+
+
 def killed_in_caching(folder: Path, chance: random.Random) -> tuple[int, str]:
     root, *truth = many_images(folder.parent)
-    for _ in range(6):
-        process = SERVER.Process(target=decode_slowly, args=(root, folder / "cache"))
-        process.start()
-        process.join(chance.uniform(0.01, 0.4))
-        process.kill()
-        process.join()
+    work = (decode_slowly, root, folder / "cache")
+    kills = sum(_killed_at_work(folder, chance.uniform(0, 0.3), *work) for _ in range(6))
     _decodes(root, folder / "cache", *truth)
-    return 6, "the same pixels"
+    return kills, "the same pixels"
 
 
 @contextlib.contextmanager
@@ -178,17 +205,14 @@ def fetch(url: str, place: Path) -> None:
 
 
 def killed_in_downloading(folder: Path, chance: random.Random) -> tuple[int, str]:
+    kills = 0
     with served() as address:
         for _ in range(6):
-            process = SERVER.Process(target=fetch, args=(f"{address}/slow", folder / "file"))
-            process.start()
-            process.join(chance.uniform(0.01, 0.5))
-            process.kill()
-            process.join()
+            kills += _killed_at_work(folder, chance.uniform(0, 0.2), fetch, f"{address}/slow", folder / "file")
             assert not (folder / "file").exists() or (folder / "file").read_bytes() == CONTENT
         fetch(f"{address}/range", folder / "file")
     assert (folder / "file").read_bytes() == CONTENT
-    return 6, "the whole file"
+    return kills, "the whole file"
 
 
 def killed_in_making_a_page(folder: Path, chance: random.Random) -> tuple[int, str]:
@@ -466,7 +490,9 @@ TRIALS: dict[str, Trial] = {
     "too little memory": too_little_memory,
     "2 processes on one run": functools.partial(at_once, 2),
     "8 processes on one run": functools.partial(at_once, 8),
+    "2 processes on one cache": functools.partial(caching_at_once, 2),
     "8 processes on one cache": functools.partial(caching_at_once, 8),
+    "2 processes on one record": functools.partial(writing_at_once, 2),
     "8 processes on one record": functools.partial(writing_at_once, 8),
     "a checkpoint with a flipped bit or cut short": damaged_checkpoint,
     "a cache with a flipped bit or cut short": damaged_cache,
