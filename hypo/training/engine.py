@@ -300,6 +300,11 @@ def _fit(trainer: Trainer, folder: Path, good: Path | None) -> None:
             raise TrainingError(
                 f"training failed at {why}; {_left(folder)}; lower lr, now {trainer.config.lr:g}"
             ) from error
+        except AssertionError as error:
+            if trainer.step_count:
+                raise
+            size, backbone = trainer.config.size, trainer.config.backbone
+            raise TrainingError(f"{backbone} takes no images of {size} px ({error}): choose another size") from error
         speed = f"{trainer.trained_images / trainer.seconds:.0f}"
         if bar.update():  # it was drawn, once a second: a GPU is waited for to tell the terms
             bar.set_postfix({name: f"{value:.3f}" for name, value in terms.items()} | {"images/s": speed})

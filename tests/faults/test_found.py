@@ -417,6 +417,13 @@ def test_a_run_that_diverges_says_so_and_a_sweep_goes_on(tmp_path, capsys):
     assert "normalise" not in first and "lr=0.01: validation" in second
 
 
+def test_a_network_that_takes_one_size_only_says_so(tmp_path, capsys):
+    folder_of(tmp_path / "mine")
+    given = QUICK | {"epochs": 1, "backbone": "vit_b_32", "width": 1.0}
+    assert cli.main(["train", *words(benchmark="mine", held_out="street", **given)]) == 2
+    assert "vit_b_32 takes no images of" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "grid, sentence",
     [
