@@ -39,7 +39,7 @@ def show(what: Table | pd.DataFrame | str, name: str = "", caption: str = "", **
 
 
 def table(given: Table) -> str:
-    """A table with its badges (not run, where nothing was) and caption; below it the CSV and the names of its records."""
+    """A table with badges (not run, where nothing was) and caption; below it its CSV and the names of its records."""
     frame = given.frame.reset_index() if given.frame.index.names != [None] else given.frame
     kinds = {name: _kind(frame[name]) for name in frame}
     head = "".join(f"<th{kinds[name]}>{inline(str(name))}</th>" for name in frame)
