@@ -59,7 +59,8 @@ def _kind(column: pd.Series) -> str:
     """Text stands at the left; long text needs some width, or a narrow page makes its row a tall one."""
     if pd.api.types.is_numeric_dtype(column):
         return ""
-    long = any(len(line) > LONG for value in column for line in str(value).split("\n"))
+    seen = (re.sub(r"\]\([^)]*\)", "", str(value)) for value in column)  # a link without its address
+    long = any(len(line) > LONG for value in seen for line in value.split("\n"))
     return f' class="text{" long" if long else ""}"'
 
 

@@ -21,6 +21,7 @@ def problem(images: np.ndarray, domains: Sequence[str], held_out: str) -> Themed
     """Images (D, H, W, 3) uint8 of one class in every domain; below them ERM, PCL, HYPO and SWAD as drawings."""
 
     def draw(figure: Figure, theme: str) -> None:
+        figure.get_layout_engine().set(h_pad=0.09)
         top, bottom = figure.subplots(2, len(domains), height_ratios=(1, 1.7))
         for axes, image, name in zip(top, images, domains, strict=True):
             axes.imshow(image, interpolation="nearest")
