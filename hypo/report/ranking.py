@@ -35,7 +35,8 @@ def standings(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame
         part = whole[["value", "sd", "n", "failed", "starts_at_first", "origins"]].reindex(names)
         tested = own[own["column"] != "average"].groupby("algorithm")["column"].nunique()
         part = part.assign(scale=scale, data=data, columns=tested.reindex(names).fillna(0).astype(int))
-        part["rank"] = part["value"].rank(ascending=False, method="min").where(part["value"].count() > 1)
+        alone = part["value"].count() < 2  # first of one is no rank
+        part["rank"] = float("nan") if alone else part["value"].rank(ascending=False, method="min")
         parts.append(part.assign(paper=printed.reindex(names), paper_rank=placed.reindex(names)))
     return pd.concat(parts).reset_index()
 
