@@ -65,6 +65,7 @@ def test_badges_follow_from_the_records_and_from_what_is_said():
         "digits",
     )
     assert Table(FRAME, "t").about == ()
+    assert '<span class="hypo-badge">not run</span> what' in show(FRAME, "t", "what")._repr_html_()
 
 
 def test_an_outcome_has_a_word_a_shape_and_its_colour():

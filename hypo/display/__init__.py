@@ -39,7 +39,7 @@ def show(what: Table | pd.DataFrame | str, name: str = "", caption: str = "", **
 
 
 def table(given: Table) -> str:
-    """A table with its badges and caption, and below it the CSV of its numbers and the names of its records."""
+    """A table with badges (not run, where nothing was) and caption; below it its CSV and the names of its records."""
     frame = given.frame.reset_index() if given.frame.index.names != [None] else given.frame
     kinds = {name: _kind(frame[name]) for name in frame}
     head = "".join(f"<th{kinds[name]}>{inline(str(name))}</th>" for name in frame)
@@ -49,9 +49,8 @@ def table(given: Table) -> str:
         + "</tr>"
         for row in frame.itertuples(index=False, name=None)
     )
-    text = " ".join(filter(None, [badges(given.about), inline(given.caption)]))
-    caption = f"<caption>{text}</caption>" if text else ""
-    shown = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    text = f"{badges(given.about or (NOT_RUN,))} {inline(given.caption)}".rstrip()
+    shown = f"<table><caption>{text}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     below = source(given.name, given.frame if given.numbers is None else given.numbers, given.records)
     return f'<div class="hypo-table">{shown}</div>{below}'
 
@@ -60,7 +59,8 @@ def _kind(column: pd.Series) -> str:
     """Text stands at the left; long text needs some width, or a narrow page makes its row a tall one."""
     if pd.api.types.is_numeric_dtype(column):
         return ""
-    long = any(len(line) > LONG for value in column for line in str(value).split("\n"))
+    seen = (re.sub(r"\]\([^)]*\)", "", str(value)) for value in column)  # a link without its address
+    long = any(len(line) > LONG for value in seen for line in value.split("\n"))
     return f' class="text{" long" if long else ""}"'
 
 

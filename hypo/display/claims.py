@@ -27,7 +27,7 @@ def listing(frame: pd.DataFrame | None = None) -> Html:
     saved = texts.drop(columns=["origins"])
     return Html(
         f'<div class="hypo-claims">{"".join(parts)}<p class="none" hidden>No claim has both.</p></div>'
-        f"<script>{asset('claims.js')}</script>{source('claims', saved, texts['origins'])}"
+        f"<script>{asset('claims.js')}</script>{source('claims', saved, texts['origins'], ())}"
     )
 
 

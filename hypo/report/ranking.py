@@ -20,8 +20,8 @@ def standings(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame
     frame    runs; those at their scale's defaults where None
     Returns  one row per method and scale (and version of the images), the best printed average first: algorithm, scale,
              data, paper, paper_rank, value (our average over all domains, in percent; NaN where one is missing), rank
-             among ours, sd, n, failed, starts_at_first, origins, and columns, how many domains were run. Where nothing
-             was run there is one scale, "".
+             among ours if there are two, sd, n, failed, starts_at_first, origins, and columns, how many domains were
+             run. Where nothing was run there is one scale, "".
     """
     found = numbers(benchmark, runs.load(at_defaults=True) if frame is None else frame)
     averages, ours = found[found["column"] == "average"], found[found["who"] == "ours"]
@@ -35,7 +35,8 @@ def standings(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame
         part = whole[["value", "sd", "n", "failed", "starts_at_first", "origins"]].reindex(names)
         tested = own[own["column"] != "average"].groupby("algorithm")["column"].nunique()
         part = part.assign(scale=scale, data=data, columns=tested.reindex(names).fillna(0).astype(int))
-        part["rank"] = part["value"].rank(ascending=False, method="min")
+        alone = part["value"].count() < 2  # first of one is no rank
+        part["rank"] = float("nan") if alone else part["value"].rank(ascending=False, method="min")
         parts.append(part.assign(paper=printed.reindex(names), paper_rank=placed.reindex(names)))
     return pd.concat(parts).reset_index()
 

@@ -79,6 +79,7 @@ def test_nothing_is_said_of_what_was_not_run(frame, tmp_path):
     assert {*empty.drop("GVRT")} == {"not run"}
     single = ranking.agreement("pacs", frame[frame["algorithm"] == "erm"])
     assert "one was run" in single and "no ranks" in single
+    assert not ranking.standings("pacs", frame[frame["algorithm"] == "erm"])["rank"].any()
 
 
 def test_the_digits_have_no_column_of_the_papers(frame):
