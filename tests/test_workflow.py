@@ -97,10 +97,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 STARTED: list[subprocess.Popen] = []
 
 
-def start(place: Path, *words: str) -> subprocess.Popen:
+def start(place: Path, *words: str, **config: str) -> subprocess.Popen:
     """The workflow on two cores, in a process group of its own."""
+    given = {"plan": str(place / "plan.yml"), "gpus": "2"} | config
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(TOP / "workflow" / "Snakefile"), *words]
-    command += ["--cores", "2", "--config", f"plan={place / 'plan.yml'}", "gpus=2"]
+    command += ["--cores", "2", "--config", *(f"{key}={value}" for key, value in given.items())]
     with (place / "log").open("a") as log:
         STARTED.append(subprocess.Popen(command, cwd=place, stdout=log, stderr=log, start_new_session=True))
     return STARTED[-1]
@@ -174,6 +175,15 @@ def test_with_snakemake_the_front_end_hands_over(monkeypatch):
     assert cli.main(["evidence", "figure7", "--scale", "demo"]) == 0
     (words,) = handed
     assert {"figure7a", "figure7b", 'scale="demo"'} <= {*words} and "figure7" not in words
+
+
+@pytest.mark.usefixtures("place")
+def test_a_figure_without_runs_makes_none(monkeypatch, capsys):
+    """Without a target Snakemake would make the whole plan."""
+    monkeypatch.setattr(evidence, "snakefile", lambda: TOP / "workflow" / "Snakefile")
+    monkeypatch.setattr(evidence, "by_workflow", lambda *_: pytest.fail("Snakemake was started"))
+    assert cli.main(["evidence", "figure1", "--scale", "demo"]) == 0
+    assert capsys.readouterr().out.startswith("0 of 0 runs")
 
 
 def test_a_run_of_the_plan_has_settings_that_its_method_knows():
