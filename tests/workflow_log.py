@@ -90,6 +90,11 @@ def slurm(place: Path) -> dict[str, Any]:
     done = subprocess.run([sys.executable, *command, "tests/test_slurm.py"], cwd=TOP, capture_output=True, text=True)
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
     (folder,) = (path for path in (place / "test").iterdir() if not path.is_symlink())
+    return logged(folder)
+
+
+def logged(folder: Path) -> dict[str, Any]:
+    """What the controller said of the jobs of the test on Slurm that was run in `folder`."""
     submitted = re.findall(r"SLURM jobid (\d+) .*/([^/]+)/\d+\.log", (folder / "log").read_text())
     logs = {path.stem: path.read_text().count("recorded as") for path in (folder / "runs/workflow/logs").iterdir()}
     assert {*logs.values()} == {1}, logs
@@ -109,9 +114,9 @@ PARTS = {"tables": tables, "slurm": slurm}
 
 def main() -> None:
     for name in sys.argv[1:] or PARTS:
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=TOP, capture_output=True, text=True).stdout.strip()
         with tempfile.TemporaryDirectory() as place:
             found = PARTS[name](Path(place))
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=TOP, capture_output=True, text=True).stdout.strip()
         kept = json.loads(LOG.read_text()) if LOG.exists() else {}
         kept[name] = {"commit": commit, "snakemake": version("snakemake")} | found
         LOG.write_text(json.dumps(kept, indent=1) + "\n")
