@@ -79,7 +79,7 @@ def tables(place: Path) -> dict[str, Any]:
 
 SLURM = {
     "submitted": r"submit_batch_job: JobId=(\d+)",
-    "started": r"Allocate JobId=(\d+)",
+    "started": r"(?:Allocate|Started) JobId=(\d+)",  # by the scheduler, or its backfill
     "killed": r"REQUEST_KILL_JOB JobId=(\d+)",
     "completed": r"JobId=(\d+) WEXITSTATUS 0",
 }
