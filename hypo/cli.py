@@ -288,7 +288,7 @@ def _evidence(args: argparse.Namespace) -> int:
         print(evidence.listing(every))
         return 0
     jobs = _at_least_one(args.jobs)
-    if evidence.snakefile():
+    if every and evidence.snakefile():  # without a target Snakemake would make all of the plan
         return evidence.by_workflow(jobs, path, args.root, dict.fromkeys(p.what for p in every), args.scale)
     return int(evidence.make(jobs, every, args.root) > 0)
 

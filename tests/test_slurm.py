@@ -16,7 +16,7 @@ from test_workflow import PLAN, assert_each_run_was_recorded_once, place, start,
 from hypo import records
 
 NEEDED = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo")
-LACKING = [name for name in NEEDED if shutil.which(name) is None]
+INSTALL = (["apt-get", "update"], ["apt-get", "install", "--yes", "--no-install-recommends", "slurm-wlm", "munge"])
 TOP = Path(__file__).resolve().parents[1]
 CONFIGURATION = """
 ClusterName=test
@@ -50,13 +50,26 @@ PartitionName=gpu Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
 pytestmark = [
     pytest.mark.slurm,
-    pytest.mark.skipif(bool(LACKING), reason=f"{', '.join(LACKING)} not found: apt-get install slurm-wlm munge"),
     pytest.mark.skipif(os.geteuid() != 0, reason="a Slurm that starts jobs needs root"),
     pytest.mark.skipif(
         importlib.util.find_spec("snakemake_executor_plugin_slurm") is None,
         reason="Snakemake is not installed: pip install -c workflow/constraints.txt -e '.[workflow]'",
     ),
 ]
+
+
+def install() -> None:
+    """Debian's Slurm, where it is not installed yet and can be."""
+    for command in INSTALL if lacking() and shutil.which("apt-get") else ():
+        subprocess.run(
+            command, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"}, capture_output=True, check=False
+        )
+    if lacking():
+        pytest.skip(f"{', '.join(lacking())} not found, and `{' '.join(INSTALL[1])}` could not install them")
+
+
+def lacking() -> list[str]:
+    return [name for name in NEEDED if shutil.which(name) is None]
 
 
 def free_port() -> int:
@@ -72,6 +85,7 @@ def answer(*words: str) -> str:
 @pytest.fixture
 def slurm(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:  # noqa: F811
     """A Slurm with one idle node of two cores; its processes end with the test."""
+    install()
     folder = place / "slurm"
     for name in ("state", "spool"):
         (folder / name).mkdir(parents=True)

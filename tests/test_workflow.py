@@ -97,10 +97,20 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 STARTED: list[subprocess.Popen] = []
 
 
-def start(place: Path, *words: str) -> subprocess.Popen:
-    """The workflow on two cores, in a process group of its own."""
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(TOP / "workflow" / "Snakefile"), *words]
-    command += ["--cores", "2", "--config", f"plan={place / 'plan.yml'}", "gpus=2"]
+def start(place: Path, *words: str, instead: str = "", **config: str) -> subprocess.Popen:
+    """The workflow on two cores, in a process group of its own.
+
+    instead  what a job does in the place of `python -m hypo train`, as a shell script; its words are "$@"
+    """
+    given = {"plan": str(place / "plan.yml"), "gpus": "2"} | config
+    command = [sys.executable, "-m", "snakemake"]
+    if instead:
+        (place / "instead").write_text(f"#!/bin/sh\n{instead}\n")
+        (place / "instead").chmod(0o755)
+        code = f"import runpy, sys; sys.executable = '{place / 'instead'}'"
+        command = [sys.executable, "-c", f"{code}; runpy.run_module('snakemake', run_name='__main__')"]
+    command += ["--snakefile", str(TOP / "workflow" / "Snakefile"), *words]
+    command += ["--cores", "2", "--config", *(f"{key}={value}" for key, value in given.items())]
     with (place / "log").open("a") as log:
         STARTED.append(subprocess.Popen(command, cwd=place, stdout=log, stderr=log, start_new_session=True))
     return STARTED[-1]
@@ -141,16 +151,35 @@ def test_a_workflow_killed_twice_is_completed_and_nothing_is_run_twice(place):
     assert "Nothing to be done" in (place / "log").read_text()[before:]
 
 
+def planned(place: Path, **runs: object) -> list[Path]:
+    """Write a plan of runs; the records that they will have, and the log of each."""
+    (place / "plan.yml").write_text(yaml.safe_dump([PLAN[0] | {"runs": PLAN[0]["runs"] | runs}]))
+    return [records.folder() / f"{run.name}.json" for run in evidence.plan(place / "plan.yml")]
+
+
+def said_of(record: Path, place: Path) -> str:
+    return (place / "runs" / "workflow" / "logs" / f"{record.stem}.log").read_text()
+
+
 @installed
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_a_run_that_fails_is_tried_again_and_stops_no_other(place):
-    plan = [PLAN[0] | {"runs": PLAN[0]["runs"] | {"algorithm": "erm", "held_out": "photo", "batch_size": [64, 9999]}}]
-    (place / "plan.yml").write_text(yaml.safe_dump(plan))
-    assert start(place).wait() != 0
-    good, bad = (run.name for run in evidence.plan(place / "plan.yml"))
-    assert [path.stem for path in records.folder().glob("*.json")] == [good]
-    said = (place / "runs" / "workflow" / "logs" / f"{bad}.log").read_text()
-    assert said.count("lower batch_size") == 3
+    good, bad = planned(place, held_out="photo", batch_size=[64, 9999])
+    script = f'case "$*" in *" 9999 "*) echo failed; exit 1;; esac; echo made; touch {good}'
+    assert start(place, instead=script).wait() != 0
+    assert [*records.folder().glob("*.json")] == [good]
+    assert (said_of(good, place), said_of(bad, place)) == ("made\n", "failed\n" * 3)
+
+
+@installed
+@pytest.mark.heavy
+def test_a_record_that_another_workflow_made_meanwhile_stays(place):
+    """The job is killed; when it is tried again the record is there, and the same file as before."""
+    (record,) = planned(place, held_out="photo")
+    script = f"echo tried; ls -i {record} && exit; touch {record}; kill -KILL $$"
+    assert start(place, instead=script).wait() == 0, (place / "log").read_text()
+    assert said_of(record, place).splitlines()[-2:] == ["tried", f"{record.stat().st_ino} {record}"]
+    assert said_of(record, place).count("tried") == 2
 
 
 @pytest.mark.usefixtures("place")
@@ -174,6 +203,15 @@ def test_with_snakemake_the_front_end_hands_over(monkeypatch):
     assert cli.main(["evidence", "figure7", "--scale", "demo"]) == 0
     (words,) = handed
     assert {"figure7a", "figure7b", 'scale="demo"'} <= {*words} and "figure7" not in words
+
+
+@pytest.mark.usefixtures("place")
+def test_a_figure_without_runs_makes_none(monkeypatch, capsys):
+    """Without a target Snakemake would make the whole plan."""
+    monkeypatch.setattr(evidence, "snakefile", lambda: TOP / "workflow" / "Snakefile")
+    monkeypatch.setattr(evidence, "by_workflow", lambda *_: pytest.fail("Snakemake was started"))
+    assert cli.main(["evidence", "figure1", "--scale", "demo"]) == 0
+    assert capsys.readouterr().out.startswith("0 of 0 runs")
 
 
 def test_a_run_of_the_plan_has_settings_that_its_method_knows():

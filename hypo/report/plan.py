@@ -236,6 +236,24 @@ def on_devices(scale: str = "paper") -> Table:
     return Table(pd.DataFrame(shown), "plan-devices", caption, numbers=numbers, also=(COUNTS,))
 
 
+def workflow_log(part: str) -> dict:
+    """What tests/workflow_log.py kept of workflows that it killed: "tables", or "slurm"."""
+    return json.loads((records.home() / "workflow.json").read_text())[part]
+
+
+def on_slurm() -> Table:
+    """The jobs of the test on Slurm, as its controller logged them."""
+    log = workflow_log("slurm")
+    jobs = pd.DataFrame({"job": job, "run": name} for job, name in log["jobs"].items())
+    events = pd.DataFrame(log["events"]).astype({"job": str}).pivot_table(index="job", columns="what", values="seconds")
+    frame = jobs.merge(events.reset_index(), on="job")[["job", "run", "submitted", "started", "killed", "completed"]]
+    caption = (
+        f"Jobs of Slurm {log['slurm']} on this machine's loopback, in seconds since the first was submitted. A job was "
+        "killed, then the workflow; a second workflow submitted what had no record."
+    )
+    return Table(frame, "workflow-slurm", caption, decimals=0, labels=2, also=(TIMES,))
+
+
 def loss_growth() -> Table:
     """Time and memory of a call of the loss as measured, by samples and classes."""
     rows = pd.DataFrame([each for each in bench() if "kept" in each])

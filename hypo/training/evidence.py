@@ -293,7 +293,8 @@ def by_workflow(
     place.mkdir(parents=True, exist_ok=True)
     words = ["--snakefile", str(snakefile()), "--directory", str(place), "--cores", str(jobs)]
     words += [*map(target, names), "--config", *given]
-    return subprocess.run([*_politely(), sys.executable, "-m", "snakemake", *words], check=False).returncode
+    command = [*_politely(), sys.executable, "-m", "snakemake", *words]
+    return subprocess.run(command, check=False, env=LARGE_PAGES | os.environ).returncode
 
 
 def sweep(jobs: int, points: Sequence[dict[str, Any]], root: str | os.PathLike[str] | None = None) -> int:

@@ -70,3 +70,9 @@ def test_where_the_loss_stops_fitting():
     """Three arrays of a block of cosines, and of the logits of this many samples, are what a GPU of 11 GB holds."""
     samples = int(plan.largest_loss().frame.set_index("classes").loc["1,000,000", "11 GB"])
     assert 3 * 4 * (BLOCK + samples * 1_000_000) == pytest.approx(11e9, abs=3 * 4 * 1_000_000)
+
+
+def test_on_slurm_one_job_was_killed_and_each_run_completed_once():
+    jobs = plan.on_slurm().frame
+    assert jobs["killed"].notna().sum() == 1 and not (jobs["killed"].notna() & jobs["completed"].notna()).any()
+    assert sorted(jobs[jobs["completed"].notna()]["run"]) == sorted(jobs["run"].unique())
