@@ -17,6 +17,7 @@ from hypo import epsilon_hat, etf_gap, geometry, inter_class_separation, intra_c
 from hypo.geometry import (
     inter_class_distances,
     lemmas,
+    mean_variation,
     projected_supremum,
     projected_variation,
     projected_w1,
@@ -384,3 +385,10 @@ def test_lemmas_count_only_cells_that_have_samples_and_refuse_a_delta_that_is_no
     assert len(sides(lemmas(z, y, domains, mu), "Lemma C.2")) == 3
     with pytest.raises(ValueError, match="delta must be between 0 and 1"):
         lemmas(z, y, domains, mu, delta=0)
+
+
+def test_the_mean_variation_is_of_the_classes_that_two_domains_have():
+    z, y, e = around(40)
+    found = intra_class_variation(z, y, e)["sinkhorn"]
+    assert mean_variation(z, y, e) == pytest.approx(found.mean())
+    assert mean_variation(z, y, torch.zeros_like(e)) is None and mean_variation(z, e, e) is None

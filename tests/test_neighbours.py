@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conftest import on_circle, unit
 
-from hypo.geometry.neighbours import hard_negatives, mixing, purity, silhouette
+from hypo.geometry.neighbours import hard_negatives, mixing, purity, same_domain_excess, silhouette
 
 
 def some(n=60, classes=3, domains=2, seed=0):
@@ -48,6 +48,17 @@ def test_a_class_that_cannot_be_measured_is_named():
     z, _, e = some(20)
     with pytest.raises(ValueError, match="class 7 needs more than 30 samples, of two domains or more"):
         mixing(z, np.full(20, 7), e, k=30)
+
+
+def test_the_excess_is_the_share_of_a_loop_minus_chance():
+    z, y, e = some()
+    excess = []
+    for i in range(len(z)):
+        negatives = [j for j in range(len(z)) if y[j] != y[i]]
+        nearest = max(negatives, key=lambda j: z[i] @ z[j])
+        excess.append((e[nearest] == e[i]) - np.mean([e[j] == e[i] for j in negatives]))
+    assert same_domain_excess(z, y, e) == pytest.approx(np.mean(excess))
+    assert same_domain_excess(z, y, np.zeros_like(e)) is None and same_domain_excess(z, np.zeros_like(y), e) is None
 
 
 def test_hard_negatives_are_what_a_loop_finds():

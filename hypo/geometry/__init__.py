@@ -12,7 +12,7 @@ Symbols of the paper, with the names used here (z, y, domains and prototypes are
 from hypo.geometry.alignment import epsilon_hat, prototype_separation
 from hypo.geometry.bound import lemmas
 from hypo.geometry.projections import projected_supremum, projected_variation, projected_w1, random_directions
-from hypo.geometry.variation import inter_class_distances, inter_class_separation, intra_class_variation
+from hypo.geometry.variation import inter_class_distances, inter_class_separation, intra_class_variation, mean_variation
 from hypo.sphere import etf_gap
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "inter_class_separation",
     "intra_class_variation",
     "lemmas",
+    "mean_variation",
     "projected_supremum",
     "projected_variation",
     "projected_w1",

@@ -82,6 +82,18 @@ def hard_negatives(z: np.ndarray, y: np.ndarray, domains: np.ndarray) -> pd.Data
     return pd.concat(parts, ignore_index=True)
 
 
+@_on_arrays
+def same_domain_excess(z: np.ndarray, y: np.ndarray, domains: np.ndarray) -> float | None:
+    """How often the nearest sample of another class is of the same domain, minus how often a random one is.
+
+    None where there is one class or one domain only.
+    """
+    if min(len(np.unique(y)), len(np.unique(domains))) < 2:
+        return None
+    found = hard_negatives(z, y, domains)
+    return float(((found["same_cosine"] > found["other_cosine"]) - found["chance"]).mean())
+
+
 def _nearest(z: np.ndarray, k: int) -> np.ndarray:
     """Positions (N, k) of the k others nearest to each sample, in no order."""
     if not 0 < k < len(z):

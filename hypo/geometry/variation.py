@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import Tensor
 
 from hypo.geometry.cells import Cell, class_pairs, domain_pairs, split
@@ -42,6 +43,14 @@ def intra_class_variation(
     pairs = domain_pairs(cells)
     rows = pd.DataFrame([(c, a, b) for (c, a), (_, b) in pairs], columns=["class", "domain_a", "domain_b"])
     return rows.join(_divergences(cells, pairs, regularisation, tolerance))
+
+
+def mean_variation(z: Tensor, y: Tensor, domains: Tensor) -> float | None:
+    """The mean of `intra_class_variation` over classes and pairs of domains; None where no class is in two domains."""
+    classes = torch.stack([y, domains], dim=1).unique(dim=0)[:, 0]
+    if len(classes) == len(classes.unique()):
+        return None
+    return float(intra_class_variation(z, y, domains)["sinkhorn"].mean())
 
 
 def inter_class_distances(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from hypo.data.corruptions import CORRUPTIONS
-from hypo.geometry import intra_class_variation
-from hypo.geometry.neighbours import hard_negatives
+from hypo.geometry import mean_variation
+from hypo.geometry.neighbours import same_domain_excess
 from hypo.runs.frame import Setting, made_with
 from hypo.runs.statistics import KEYS, paired
-from hypo.runs.stored import Embeddings, embeddings
+from hypo.runs.stored import embeddings
 from hypo.suggest import one_of
 
 
@@ -92,9 +92,12 @@ def accuracies(frame: pd.DataFrame, rule: str = "validation", by_severity: bool 
 
 
 def _measured(frame: pd.DataFrame, rule: str, measure: str) -> list[float | None]:
-    """The measure of each run, None where it has none; those of embeddings are of the weights chosen on validation."""
+    """The measure of each run, None where it has none."""
     if measure in EMBEDDED:
-        return [_on_embeddings(path, measure) if rule == "validation" else None for path in frame["path"]]
+        kept = frame.get(f"{rule}.{measure}", pd.Series(index=frame.index, dtype=float))
+        paths = frame["path"] if rule == "validation" else [None] * len(frame)  # whose weights' embeddings are stored
+        both = zip(kept, paths, strict=True)
+        return [_on_embeddings(path, measure) if pd.isna(value) else value for value, path in both]
     if corruption := MEASURES[measure].corruption:
         tested = [ood.get(corruption) for ood in frame[f"{rule}.ood"]]
         return [None if each is None else 100 * float(np.mean([*each.values()])) for each in tested]
@@ -104,20 +107,11 @@ def _measured(frame: pd.DataFrame, rule: str, measure: str) -> list[float | None
 @functools.cache
 def _on_embeddings(path: Path | None, measure: str) -> float | None:
     stored = embeddings(path)
-    return None if stored is None else EMBEDDED[measure](stored.of("id_test"))
+    if stored is None:
+        return None
+    z, y, domains, _ = stored.of("id_test").tensors().values()
+    return EMBEDDED[measure](z, y, domains)
 
 
-def _sinkhorn(stored: Embeddings) -> float:
-    """Mean Sinkhorn divergence between two domains' samples of a class."""
-    z, y, domains, _ = stored.tensors().values()
-    return float(intra_class_variation(z, y, domains)["sinkhorn"].mean())
-
-
-def _hard_pairs(stored: Embeddings) -> float:
-    """How often the nearest sample of another class is of the same domain, minus how often a random one is."""
-    found = hard_negatives(stored.z, stored.samples["label"].to_numpy(), stored.samples["domain"].to_numpy())
-    return float(((found["same_cosine"] > found["other_cosine"]) - found["chance"]).mean())
-
-
-EMBEDDED: dict[str, Callable[[Embeddings], float]] = {"sinkhorn": _sinkhorn, "hard_pairs": _hard_pairs}
-"""Measures of stored embeddings."""
+EMBEDDED = {"sinkhorn": mean_variation, "hard_pairs": same_domain_excess}
+"""Measures that a record made before they were kept has only where embeddings are stored beside it."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
+import warnings
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,8 @@ from hypo.data.benchmarks import corrupted
 from hypo.data.corruptions import CORRUPTIONS
 from hypo.data.imageset import ImageSet
 from hypo.data.splits import Split
-from hypo.geometry import epsilon_hat, prototype_separation
+from hypo.geometry import epsilon_hat, mean_variation, prototype_separation
+from hypo.geometry.neighbours import same_domain_excess
 from hypo.sphere import class_means, etf_gap
 
 CHUNK = 256
@@ -54,6 +57,17 @@ def mean_loss(algorithm: Algorithm, outputs: Tensor, labels: np.ndarray) -> floa
     """Cross-entropy of the classifier per sample. A method's own loss may be negative (HYPO's separation), which SWAD's
     tolerance, a multiple of it, cannot do with, and may depend on which samples share a batch."""
     return F.cross_entropy(algorithm.logits(outputs), torch.from_numpy(labels).to(outputs.device)).item()
+
+
+def variation(algorithm: Algorithm, outputs: Tensor, labels: np.ndarray, domains: np.ndarray) -> dict[str, Any]:
+    """How far apart domains hold a class, and whether the nearest sample of another class is of the same domain; None
+    where the samples do not tell. A divergence that misses its tolerance by a little is good enough for a mean."""
+    with torch.no_grad():
+        z = F.normalize(algorithm.embed(outputs), dim=1)
+    given = z, *(torch.from_numpy(each).to(z.device) for each in (labels, domains))
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+        found = {"sinkhorn": mean_variation(*given), "hard_pairs": same_domain_excess(*given)}
+    return {name: value if value is not None and math.isfinite(value) else None for name, value in found.items()}
 
 
 def geometry(algorithm: Algorithm, outputs: Tensor, labels: np.ndarray) -> dict[str, float | None]:
@@ -167,6 +181,7 @@ class Evaluator:
         outputs = self.outputs(algorithm, "id_test")
         metrics["id_accuracy"] = accuracy(algorithm, outputs, self.labels("id_test"))
         metrics |= geometry(algorithm, outputs, self.labels("id_test"))
+        metrics |= variation(algorithm, outputs, self.labels("id_test"), self.images.domains[self.split.id_test])
         self._keep(kept, algorithm, "id_test", outputs)
         if len(self.split.ood_test):
             outputs = self.outputs(algorithm, "ood_test")

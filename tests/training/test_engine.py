@@ -96,6 +96,11 @@ def test_the_record_tells_nothing_of_the_machine(tmp_path, monkeypatch):
     assert hypo.run(tmp_path / "mine", root=tmp_path, **fields) == record
 
 
+def test_a_record_keeps_the_measures_of_embeddings_under_every_rule():
+    for final in run(epochs=1)["final"].values():
+        assert final["sinkhorn"] >= 0 and -1 <= final["hard_pairs"] <= 1
+
+
 def test_checkpoints_of_unfinished_runs_lie_in_one_place(monkeypatch, tmp_path):
     assert engine.runs_folder() == tmp_path / "runs"
     monkeypatch.delenv("HYPO_RUNS")
