@@ -243,7 +243,7 @@ def brief(line: Any) -> str:
     if found.asked > 1:
         return f"{on}{len(found.findings)} of {found.asked} comparisons made"
     (only,) = found.findings
-    return f"{on}{_estimate(only)} ({_runs(only)})"
+    return f"{on}{_estimate(only)}" + ("" if only.estimate.df else f" ({_runs(only)})")
 
 
 def _estimate(finding: Finding) -> str:
