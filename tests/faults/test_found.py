@@ -358,14 +358,14 @@ def test_names_of_folders_are_no_formulas_in_any_figure():
     import pandas as pd
 
     images, name = np.zeros((2, 8, 8, 3), np.uint8), NAMES[0]
-    run = {"held_out": name, "method": "HYPO", "value": 50.0, "files": "a.json"}
+    run = {"held_out": name, "method": "HYPO", "value": 50.0, "origins": ()}
     pair = {"class": name, "pair": f"{name} – b", "sinkhorn": 0.5}
-    by_epoch = {"method": "HYPO", "epoch": 1.0, "epochs": 1.0, "value": 50.0, "files": "a.json"}
+    by_epoch = {"method": "HYPO", "epoch": 1.0, "epochs": 1.0, "value": 50.0, "origins": ()}
     for figure in (
         captioned(images, [name] * 2, [name] * 2, "mistakes", name, pd.DataFrame({"class": [name]})),
         contact_sheet(images[None], [name], [name, "b"], name),
         dots(pd.DataFrame([run]), "method", name, "by-domain"),
-        heatmaps({"HYPO": pd.DataFrame([pair])}),
+        heatmaps({"hypo": pd.DataFrame([pair])}, "PACS"),
         learning_curves(pd.DataFrame([by_epoch]), name, "curves"),
         problem(images, [name, "b"], name),
     ):
