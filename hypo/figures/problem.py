@@ -18,7 +18,7 @@ DOMAINS = "os^"
 
 
 def problem(images: np.ndarray, domains: Sequence[str], held_out: str) -> Themed:
-    """Images (D, H, W, 3) uint8 of one class in every domain; below them ERM, PCL, HYPO and SWAD as drawings."""
+    """Images (4, H, W, 3) uint8 of one class in four domains; below them ERM, PCL, HYPO and SWAD as drawings."""
 
     def draw(figure: Figure, theme: str) -> None:
         figure.get_layout_engine().set(h_pad=0.09)

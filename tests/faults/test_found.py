@@ -367,7 +367,7 @@ def test_names_of_folders_are_no_formulas_in_any_figure():
         dots(pd.DataFrame([run]), "method", name, "by-domain"),
         heatmaps({"hypo": pd.DataFrame([pair])}, "PACS"),
         learning_curves(pd.DataFrame([by_epoch]), name, "curves"),
-        problem(images, [name, "b"], name),
+        problem(np.concatenate([images, images]), [name, *"bcd"], name),
     ):
         assert "base64" in figure._repr_html_()
     drawn = Text(0, 0, plain(name))
