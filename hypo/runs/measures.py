@@ -1,21 +1,16 @@
-"""What can be measured of a run, by name: in the record, or on the embeddings stored beside it."""
+"""What can be measured of a run, by name."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from hypo.data.corruptions import CORRUPTIONS
-from hypo.geometry import mean_variation
-from hypo.geometry.neighbours import same_domain_excess
 from hypo.runs.frame import Setting, made_with
 from hypo.runs.statistics import KEYS, paired
-from hypo.runs.stored import embeddings
 from hypo.suggest import one_of
 
 
@@ -93,25 +88,9 @@ def accuracies(frame: pd.DataFrame, rule: str = "validation", by_severity: bool 
 
 def _measured(frame: pd.DataFrame, rule: str, measure: str) -> list[float | None]:
     """The measure of each run, None where it has none."""
-    if measure in EMBEDDED:
-        kept = frame.get(f"{rule}.{measure}", pd.Series(index=frame.index, dtype=float))
-        paths = frame["path"] if rule == "validation" else [None] * len(frame)  # whose weights' embeddings are stored
-        both = zip(kept, paths, strict=True)
-        return [_on_embeddings(path, measure) if pd.isna(value) else value for value, path in both]
     if corruption := MEASURES[measure].corruption:
         tested = [ood.get(corruption) for ood in frame[f"{rule}.ood"]]
         return [None if each is None else 100 * float(np.mean([*each.values()])) for each in tested]
-    return [*frame[f"{rule}.{measure}"].astype(float) * (100 if MEASURES[measure].percent else 1)]
-
-
-@functools.cache
-def _on_embeddings(path: Path | None, measure: str) -> float | None:
-    stored = embeddings(path)
-    if stored is None:
-        return None
-    z, y, domains, _ = stored.of("id_test").tensors().values()
-    return EMBEDDED[measure](z, y, domains)
-
-
-EMBEDDED = {"sinkhorn": mean_variation, "hard_pairs": same_domain_excess}
-"""Measures that a record made before they were kept has only where embeddings are stored beside it."""
+    if (name := f"{rule}.{measure}") not in frame:  # records from before it was measured
+        return [None] * len(frame)
+    return [*frame[name].astype(float) * (100 if MEASURES[measure].percent else 1)]

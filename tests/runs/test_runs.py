@@ -2,12 +2,9 @@
 
 import numpy as np
 import pytest
-import torch
-from conftest import labels, unit
 from made import PACS, a_record, arrays, digits, run
 
 from hypo import CORRUPTIONS, records, runs
-from hypo.geometry import intra_class_variation
 from hypo.runs import Origin
 
 
@@ -147,22 +144,13 @@ def test_without_prototypes_the_class_means_of_in_distribution_samples_serve(tmp
     np.testing.assert_allclose(runs.embeddings(path).prototypes, np.eye(2), atol=2e-3)  # kept in float16
 
 
-def test_measures_of_embeddings(tmp_path):
-    z, y, domains = unit(60, 4), labels(60, 3, seed=1), labels(60, 2, seed=2)
-    digits(tmp_path, 0.5, embeddings=arrays(z.numpy(), y.numpy(), domains.numpy()))
-    digits(tmp_path, 0.5, seed=1)
+def test_a_measure_is_of_the_rule_that_is_asked_for_and_missing_where_it_was_not_taken(tmp_path):
+    digits(tmp_path, 0.5, rules={"validation": {"sinkhorn": 0.25, "hard_pairs": 0.1}, "swad": {"sinkhorn": 0.75}})
     frame = runs.load(tmp_path)
-    ((sinkhorn,), (hard,)) = (runs.values(frame, {}, name)["value"] for name in ("sinkhorn", "hard_pairs"))
-    stored = runs.embeddings(frame["path"][0]).tensors()
-    assert sinkhorn == pytest.approx(intra_class_variation(stored["z"], y, domains)["sinkhorn"].mean())
-    total = 0.0
-    for i in range(60):
-        others = [j for j in range(60) if y[j] != y[i]]
-        nearest = max(others, key=lambda j, i=i: float(stored["z"][i] @ stored["z"][j]))
-        total += float(domains[nearest] == domains[i]) - np.mean([float(domains[j] == domains[i]) for j in others])
-    assert hard == pytest.approx(total / 60, abs=1e-6)
-    assert torch.is_tensor(stored["y"])
-    assert runs.values(frame, {"rule": "swad"}, "sinkhorn").empty
+    found = {rule: runs.values(frame, {"rule": rule}, "sinkhorn")["value"].tolist() for rule in records.RULES}
+    assert found == {"validation": [0.25], "last": [], "oracle": [], "swad": [0.75]}
+    digits(tmp_path, 0.5, seed=1)
+    assert runs.values(runs.load(tmp_path), {}, "hard_pairs")["value"].tolist() == [0.1]
 
 
 def test_a_misspelt_measure_names_the_nearest(tmp_path):
