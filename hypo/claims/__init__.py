@@ -27,7 +27,7 @@ def verdicts(frame: pd.DataFrame | None = None, claims: list[dict[str, Any]] | N
     id, claim, where, page, note, headline  as in data/claims.yml; rule: the rule itself
     scale, data  cpu or paper and the benchmark; both empty for what needs no run
     outcome      one of OUTCOMES
-    evidence     a `hypo.claims.Evidence`; n: number of values behind it; files: the records
+    evidence     a `hypo.claims.Evidence`; n: number of values behind it; origins: the records
     """
     return _judged(frame, claims, [scale for scale in SCALES if scale != "demo"], digits=False)
 
