@@ -44,7 +44,8 @@ def load(folder: str | os.PathLike[str] | None = None, **filters: Any) -> pd.Dat
     split              fingerprint of the split
     changed            what differs from the scale's defaults, as a dict; at_defaults: whether nothing does
     failed             whether the run failed to train, see `failed_to_train`
-    <rule>.<measure>   of each rule of selection, such as validation.ood_accuracy (a fraction); <rule>.ood is a dict
+    <rule>.<measure>   of each rule of selection, such as validation.ood_accuracy (a fraction), None where the record
+                       has none; <rule>.ood is a dict
     seconds, ...       the cost; device, threads: what ran it
     origins            the record, as a tuple of one Origin; path: of its file
     """
@@ -64,7 +65,9 @@ def row(record: dict[str, Any], path: Path | None = None) -> dict[str, Any]:
     """A record as a row of `load`."""
     config, benchmark = record["config"], record["benchmark"]
     different = changed(config)
-    measures = {f"{rule}.{name}": value for rule, own in record["final"].items() for name, value in own.items()}
+    measures = dict.fromkeys(MEASURED) | {
+        f"{rule}.{name}": value for rule, own in record["final"].items() for name, value in own.items()
+    }
     return (
         config
         | {

@@ -74,7 +74,7 @@ def accuracies(frame: pd.DataFrame, rule: str = "validation", by_severity: bool 
     for _, run in frame.iterrows():
         own = {name: run[name] for name in ("algorithm", *KEYS, "failed", "origins")}
         own["settings"] = tuple(sorted(run["changed"].items()))
-        own["corruptions"] = run.get(f"{rule}.corruptions")
+        own["corruptions"] = run[f"{rule}.corruptions"]
         tested = {column(name) if run["held_out"] else name: rate for name, rate in run[f"{rule}.ood"].items()}
         if not run["held_out"]:
             tested = {"clean": run[f"{rule}.id_accuracy"]} | tested
@@ -91,6 +91,4 @@ def _measured(frame: pd.DataFrame, rule: str, measure: str) -> list[float | None
     if corruption := MEASURES[measure].corruption:
         tested = [ood.get(corruption) for ood in frame[f"{rule}.ood"]]
         return [None if each is None else 100 * float(np.mean([*each.values()])) for each in tested]
-    if (name := f"{rule}.{measure}") not in frame:  # records from before it was measured
-        return [None] * len(frame)
-    return [*frame[name].astype(float) * (100 if MEASURES[measure].percent else 1)]
+    return [*frame[f"{rule}.{measure}"].astype(float) * (100 if MEASURES[measure].percent else 1)]

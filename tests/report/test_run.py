@@ -12,7 +12,7 @@ import pytest
 from made import run
 from test_display import saved
 
-from hypo import runs
+from hypo import records, runs
 from hypo.cli import _parser
 from hypo.config import configure
 from hypo.data.imageset import ImageSet
@@ -145,6 +145,14 @@ def test_the_card_names_its_record_and_its_csv_has_every_rule(tmp_path):
     assert shown.numbers.loc["ood_accuracy", "oracle"] == 0.8
     run(tmp_path, seed=1, cosine=0.99)
     assert "failed to train" in report.card(runs.load(tmp_path).iloc[1])
+
+
+def test_a_measure_that_only_one_rule_has_leaves_the_others_empty(tmp_path):
+    run(tmp_path, rules={"validation": {"sinkhorn": 0.25}})
+    ((_, record),) = records.read_all(tmp_path)
+    for own in (runs.of(record, tmp_path), runs.load(tmp_path).iloc[0]):
+        shown = report.result(own).numbers.loc["sinkhorn"]
+        assert shown["validation"] == 0.25 and shown.drop("validation").isna().all()
 
 
 # What a run costs
