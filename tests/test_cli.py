@@ -152,6 +152,12 @@ def test_help_needs_neither_torch_nor_numpy():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_a_page_that_trains_nothing_does_without_torchvision():
+    """It takes longer to import than torch, and most of the pages only read records."""
+    code = "import sys, hypo.display, hypo.notebook.cells, hypo.report.claims; sys.exit('torchvision' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 @pytest.mark.parametrize(("given", "found"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
 def test_threads_wait_asleep_unless_the_user_says_otherwise(given, found):
     """OpenMP reads the variable when torch is loaded, so hypo sets it before and loads no torch itself."""

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.metrics import silhouette_score
 from torch import Tensor
 
 from hypo.sphere import BLOCK
@@ -34,6 +33,8 @@ def _on_arrays(function: Callable) -> Callable:
 def silhouette(z: np.ndarray, y: np.ndarray) -> float:
     """How clearly classes are apart: mean of (b - a) / max(a, b), a the mean distance 1 - z . z' to the own class and b
     that to the nearest other. 1 for tight classes far apart, 0 where they touch, negative where they overlap."""
+    from sklearn.metrics import silhouette_score  # here, since no other measure needs it
+
     return float(silhouette_score(z, y, metric="cosine"))
 
 

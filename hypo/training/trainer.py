@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torchvision
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
@@ -306,6 +305,8 @@ def _with_local_weights(config: Config, root: Any) -> Config:
     or those that a record knows as name@sha256."""
     if config.weights is None or Path(config.weights).is_file():
         return config
+    import torchvision  # here, since it takes longer to import than all else
+
     known = torchvision.models.get_model_weights(config.backbone).__members__
     name, _, digest = config.weights.partition("@")
     if not digest and name not in known:
