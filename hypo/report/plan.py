@@ -6,6 +6,7 @@ import functools
 import heapq
 import json
 import os
+import signal
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from hypo.data.benchmarks import REGISTRY
 from hypo.data.corruptions import CORRUPTIONS
 from hypo.model import HypoNet
 from hypo.report import cost
-from hypo.report.table import COUNTS, MATHS, TIMES, Table
+from hypo.report.table import COUNTS, DIGITS, MATHS, TIMES, Table
 from hypo.sphere import BLOCK
 from hypo.suggest import one_of
 from hypo.training import evidence
@@ -239,6 +240,33 @@ def on_devices(scale: str = "paper") -> Table:
 def workflow_log(part: str) -> dict:
     """What tests/workflow_log.py kept of workflows that it killed: "tables", or "slurm"."""
     return json.loads((records.home() / "workflow.json").read_text())[part]
+
+
+def killed_and_completed() -> Table:
+    """The starts of a workflow that was killed, one row each."""
+    log = workflow_log("tables")
+    starts = pd.DataFrame(
+        {
+            "start": at,
+            "seconds": each["seconds"],
+            "ended": "all runs recorded" if each["code"] == 0 else signal.Signals(-each["code"]).name,
+            "begun": len(each["begun"]),
+            "recorded": len(each["recorded"]),
+            "cut_off": len({*each["begun"]} - {*each["recorded"]}),
+            "again": len(each["again"]),
+        }
+        for at, each in enumerate(log["starts"], 1)
+    )
+    names = {"cut_off": "runs cut off", "again": "runs begun that had a record"}
+    shown = starts.rename(columns=names | {"begun": "runs begun", "recorded": "runs recorded", "ended": "ended by"})
+    settings = ", ".join(f"{name} {value}" for name, value in log["settings"].items())
+    numbers = ", ".join(heading.removeprefix("Table ") for heading in sorted(log["tables"], key=_number))
+    caption = (
+        f"Tables {numbers} at demo scale, each run in a small form ({settings}): {log['runs']} runs, two at a time, by "
+        f"Snakemake {log['snakemake']}. A kill at a random moment ends all processes. Made: {starts['recorded'].sum()} "
+        f"records in {starts['begun'].sum()} jobs, of which {starts['cut_off'].sum()} were cut off by a kill."
+    )
+    return Table(shown, "workflow-killed", caption, numbers=starts, decimals=0, also=(DIGITS,))
 
 
 def on_slurm() -> Table:

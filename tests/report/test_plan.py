@@ -1,5 +1,7 @@
 """What the paper takes: counted operations against closed forms, the schedule against bounds, the tables as text."""
 
+import itertools
+
 import pytest
 
 from hypo import cli
@@ -70,6 +72,20 @@ def test_where_the_loss_stops_fitting():
     """Three arrays of a block of cosines, and of the logits of this many samples, are what a GPU of 11 GB holds."""
     samples = int(plan.largest_loss().frame.set_index("classes").loc["1,000,000", "11 GB"])
     assert 3 * 4 * (BLOCK + samples * 1_000_000) == pytest.approx(11e9, abs=3 * 4 * 1_000_000)
+
+
+def test_the_log_of_killed_workflows_tells_of_each_run_once():
+    starts = plan.killed_and_completed().numbers
+    assert [*starts["ended"]] == ["SIGKILL", "SIGKILL", "all runs recorded"]
+    assert (
+        starts["recorded"].sum()
+        == plan.workflow_log("tables")["runs"]
+        == starts["begun"].sum() - starts["cut_off"].sum()
+    )
+    assert not starts["again"].any()
+    begun = [{*each["begun"]} for each in plan.workflow_log("tables")["starts"]]
+    for each, later in itertools.pairwise(begun):
+        assert len(each & later) <= 2  # two runs at a time were cut off, and begun again
 
 
 def test_on_slurm_one_job_was_killed_and_each_run_completed_once():
