@@ -21,7 +21,7 @@ from hypo.config import Config
 from hypo.data.benchmarks import REGISTRY
 from hypo.data.corruptions import CORRUPTIONS
 from hypo.model import HypoNet
-from hypo.report import cost
+from hypo.report import cost, text
 from hypo.report.table import COUNTS, DIGITS, MATHS, TIMES, Table
 from hypo.sphere import BLOCK
 from hypo.suggest import one_of
@@ -260,11 +260,12 @@ def killed_and_completed() -> Table:
     names = {"cut_off": "runs cut off", "again": "runs begun that had a record"}
     shown = starts.rename(columns=names | {"begun": "runs begun", "recorded": "runs recorded", "ended": "ended by"})
     settings = ", ".join(f"{name} {value}" for name, value in log["settings"].items())
-    numbers = ", ".join(heading.removeprefix("Table ") for heading in sorted(log["tables"], key=_number))
+    tables = [number.removeprefix("Table ") for number in paper.ARTEFACTS["number"] if number in log["tables"]]
     caption = (
-        f"Tables {numbers} at demo scale, each run in a small form ({settings}): {log['runs']} runs, two at a time, by "
-        f"Snakemake {log['snakemake']}. A kill at a random moment ends all processes. Made: {starts['recorded'].sum()} "
-        f"records in {starts['begun'].sum()} jobs, of which {starts['cut_off'].sum()} were cut off by a kill."
+        f"Tables {text.listed(tables)} at demo scale, each run in a small form ({settings}): {log['runs']} runs, two "
+        f"at a time, by Snakemake {log['snakemake']}. A kill at a random moment ends all processes. Made: "
+        f"{starts['recorded'].sum()} records in {starts['begun'].sum()} jobs, of which {starts['cut_off'].sum()} were "
+        "cut off by a kill."
     )
     return Table(shown, "workflow-killed", caption, numbers=starts, decimals=0, also=(DIGITS,))
 
