@@ -25,6 +25,7 @@ from hypo.geometry import (
     random_directions,
     sinkhorn,
 )
+from hypo.geometry.projections import _with_gradient
 
 DIRAC = on_circle(0, 60), torch.tensor([0, 0]), torch.tensor([0, 1])
 
@@ -222,6 +223,17 @@ def test_projected_w1_is_exact_for_clouds_of_any_sizes(n, m, dim, seed):
 def test_projected_w1_can_be_differentiated():
     inputs = [x.requires_grad_() for x in (unit(4, 3), unit(6, 3, seed=1), random_directions(2, 3))]
     assert torch.autograd.gradcheck(projected_w1, inputs)
+
+
+@given(n=st.integers(1, 7), m=st.integers(1, 7), seed=st.integers(0, 99))
+@settings(deadline=None, max_examples=30)
+def test_the_ascent_climbs_along_the_gradient(n, m, seed):
+    a, b, beta = (unit(count, 4, seed=seed + k) for k, count in enumerate((n, m, 3)))
+    value, gradient = _with_gradient(a, b, beta)
+    at = beta.clone().requires_grad_()
+    expected = projected_w1(a, b, at)
+    torch.testing.assert_close(value, expected.detach(), atol=1e-12, rtol=0)
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected.sum(), at)[0], atol=1e-12, rtol=0)
 
 
 def test_projected_variation_is_the_worst_class_and_pair_of_domains():

@@ -19,7 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import kernels
 import nbformat
+from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
@@ -117,6 +119,8 @@ def in_a_thread(work: Coroutine[Any, Any, None]) -> None:
 async def execute_all(pages: list[Page], kept: Path) -> None:
     """Execute pages side by side, with a line for each as it ends; one that fails does not keep the others from it."""
     at_a_time = min(AT_MOST, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    manager = kernels.forking() if kernels.POSSIBLE and len(pages) > at_a_time else AsyncKernelManager
     logger.info("executing %d pages, %d at a time", len(pages), at_a_time)
     limit, ended = asyncio.Semaphore(at_a_time), 0
 
@@ -124,7 +128,7 @@ async def execute_all(pages: list[Page], kept: Path) -> None:
         nonlocal ended
         async with limit:
             start = time.monotonic()
-            await execute(page)
+            await execute(page, manager)
         if not page.error:
             keep(page, kept)
         ended += 1
@@ -134,7 +138,7 @@ async def execute_all(pages: list[Page], kept: Path) -> None:
     await asyncio.gather(*map(one, pages))
 
 
-async def execute(page: Page) -> None:
+async def execute(page: Page, manager: type[AsyncKernelManager]) -> None:
     """Run the page's cells in a kernel of its own, with one thread and all the time they need."""
 
     def begin(cell: NotebookNode, cell_index: int) -> None:  # noqa: ARG001 - nbclient passes both by name
@@ -142,6 +146,7 @@ async def execute(page: Page) -> None:
 
     client = NotebookClient(
         page.notebook,
+        kernel_manager_class=manager,
         timeout=None,
         startup_timeout=A_DAY,
         iopub_timeout=A_DAY,
@@ -150,7 +155,7 @@ async def execute(page: Page) -> None:
         resources={"metadata": {"path": str(page.path.parent)}},
     )
     try:
-        await client.async_execute(env=os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")})
+        await client.async_execute(env=dict(os.environ))
     except (CellExecutionError, RuntimeError) as error:  # a cell failed, or the kernel died
         page.error = error
     page.outputs = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import os
@@ -33,12 +34,18 @@ KINDS = {
 def load(path: str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
     """The claims of data/claims.yml, as laid out there; a mistake in the file is a ValueError of one sentence."""
     path = records.home() / "claims.yml" if path is None else Path(path)
+    return copy.deepcopy(_checked(path.read_text(encoding="utf-8"), path.name))
+
+
+@functools.lru_cache(4)
+def _checked(text: str, name: str) -> list[dict[str, Any]]:
+    """The claims in the text of a file; a page asks for them again and again."""
     try:
-        claims = yaml.safe_load(path.read_text(encoding="utf-8"))
+        claims = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ValueError(f"{path.name} is not YAML: {' '.join(str(error).split())}") from None
+        raise ValueError(f"{name} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(claims, list):
-        raise ValueError(f"{path.name} must be a list of claims, each beginning with - id")
+        raise ValueError(f"{name} must be a list of claims, each beginning with - id")
     for claim in claims:
         _check_claim(claim)
     names = [claim["id"] for claim in claims]

@@ -1,0 +1,67 @@
+"""Kernels that begin with the library imported: one process imports it, and forks for each page.
+
+A page that only reads records takes longer to import the library than to do its work.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from typing import Any
+
+from jupyter_client.manager import AsyncKernelManager
+
+IMPORTED = [
+    *("ipykernel.kernelapp", "matplotlib_inline.backend_inline", "seaborn", "torch"),
+    *("hypo.display", "hypo.notebook.cells", "hypo.report.claims", "hypo.data.embedded", "hypo.data.corruptions"),
+]
+POSSIBLE = sys.platform == "linux"
+"""Elsewhere there is no fork, or system libraries do not survive it."""
+
+
+class Forked:
+    """A forked kernel, as the `subprocess.Popen` that `jupyter_client` watches."""
+
+    stdin = stdout = stderr = None
+
+    def __init__(self, *given: Any) -> None:
+        self.process = multiprocessing.get_context("forkserver").Process(target=begin, args=given)
+        self.process.start()
+        self.pid = self.process.pid
+
+    def poll(self) -> int | None:
+        return self.process.exitcode
+
+    def wait(self) -> int | None:
+        self.process.join()
+        return self.process.exitcode
+
+    def send_signal(self, signal: int) -> None:
+        os.kill(self.pid, signal)
+
+
+class Manager(AsyncKernelManager):
+    """Starts kernels of this Python as forks."""
+
+    async def _async_launch_kernel(self, kernel_cmd: list[str], **given: Any) -> None:
+        self.provisioner.process = Forked(kernel_cmd[kernel_cmd.index("-f") :], given["env"], given["cwd"])
+        self.provisioner.pid = self.provisioner.pgid = self.provisioner.process.pid
+        self._reconcile_connection_info(self.provisioner.connection_info)
+
+
+def forking() -> type[Manager]:
+    """The manager, when forks are to begin with the library imported, under the present environment."""
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["__main__", *IMPORTED])
+    return Manager
+
+
+def begin(arguments: list[str], environment: dict[str, str], folder: str) -> None:
+    """What a fork does: be a kernel, in a process group of its own, that ends with the process it was forked from."""
+    from ipykernel.kernelapp import IPKernelApp
+
+    os.setsid()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    IPKernelApp.launch_instance([*arguments, f"--IPKernelApp.parent_handle={os.getppid()}"])
