@@ -18,6 +18,8 @@ import pytest
 TOP = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((TOP / "book").glob("*.ipynb"))
 COMMAND = [Path(sys.executable).with_name("jupyter-book"), "build", "book/"]
+MANY = 4
+"""With one more, these are more pages than are made at a time anywhere, so that kernels are forked."""
 OPENMP = ("torch", "torchvision", "sklearn", "ot", "umap", "numba")
 """Packages that load OpenMP, or import one that does."""
 
@@ -135,11 +137,30 @@ def test_pages_load_nothing_from_elsewhere_and_follow_the_library(tmp_path):
 
 
 @pytest.mark.pages
-@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT], ids=lambda ending: ending.name)
-def test_a_build_that_was_ended_leaves_no_kernel_and_can_be_repeated(ending, tmp_path):
+def test_pages_are_forked_and_one_leaves_nothing_to_the_next(tmp_path):
+    look = "import os, sys; print('imported', 'hypo.report.claims' in sys.modules, 'in', os.path.basename(os.getcwd()))"
+    look += "\nimport hypo; print('left', hasattr(hypo, 'left'), 'LEFT' in os.environ, 'threads', torch_threads())"
+    define = "def torch_threads():\n    import torch\n    return torch.get_num_threads()"
+    leave = "import os, hypo; hypo.left = 1; os.environ['LEFT'] = '1'"
+    write(tmp_path, dies=["import os; os._exit(3)"], **{f"page{k}": [define, look, leave] for k in range(MANY)})
+    result = build(tmp_path)
+    assert result.returncode == 1
+    said = result.stderr.strip().splitlines()
+    assert said[-4] == f"The book is not built: 1 of {MANY + 1} pages failed." and "died" in said[-1].lower()
+    for k in range(MANY):
+        kept = (tmp_path / "_build" / "pages" / f"page{k}.json").read_text()
+        assert f"imported {sys.platform == 'linux'} in book" in kept
+        assert "left False False threads 1" in kept
+
+
+@pytest.mark.pages
+@pytest.mark.parametrize(
+    ("ending", "others"), [(signal.SIGKILL, 0), (signal.SIGKILL, MANY), (signal.SIGINT, MANY)], ids=str
+)
+def test_a_build_that_was_ended_leaves_no_kernel_and_can_be_repeated(ending, others, tmp_path):
     note = "import os, pathlib, time; pathlib.Path('../kernel').write_text(str(os.getpid()))"
     wait = "while not pathlib.Path('../go').exists(): time.sleep(0.05)"
-    write(tmp_path, page=[note, wait, "print('all of it')"])
+    write(tmp_path, page=[note, wait, "print('all of it')"], **{f"other{k}": ["1"] for k in range(others)})
     listen = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731 - off in a shell's background
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(COMMAND, cwd=tmp_path, env=environment(), preexec_fn=listen, **silent)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import threading
 from typing import Any
 
 from jupyter_client.manager import AsyncKernelManager
@@ -57,11 +58,17 @@ def forking() -> type[Manager]:
 
 
 def begin(arguments: list[str], environment: dict[str, str], folder: str) -> None:
-    """What a fork does: be a kernel, in a process group of its own, that ends with the process it was forked from."""
+    """What a fork does: be a kernel, in a process group of its own, that ends with the build."""
     from ipykernel.kernelapp import IPKernelApp
 
+    threading.Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
     os.setsid()
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    IPKernelApp.launch_instance([*arguments, f"--IPKernelApp.parent_handle={os.getppid()}"])
+    IPKernelApp.launch_instance(arguments)
+
+
+def _end_with(build: multiprocessing.Process) -> None:
+    build.join()
+    os._exit(1)
