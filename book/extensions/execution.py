@@ -120,7 +120,7 @@ async def execute_all(pages: list[Page], kept: Path) -> None:
     """Execute pages side by side, with a line for each as it ends; one that fails does not keep the others from it."""
     at_a_time = min(AT_MOST, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    manager = kernels.forking() if kernels.POSSIBLE and len(pages) > at_a_time else AsyncKernelManager
+    manager = kernels.manager() if len(pages) > at_a_time else AsyncKernelManager
     logger.info("executing %d pages, %d at a time", len(pages), at_a_time)
     limit, ended = asyncio.Semaphore(at_a_time), 0
 

@@ -9,16 +9,16 @@ import multiprocessing
 import os
 import sys
 import threading
+from multiprocessing import forkserver
 from typing import Any
 
 from jupyter_client.manager import AsyncKernelManager
 
 IMPORTED = [
-    *("ipykernel.kernelapp", "matplotlib_inline.backend_inline", "seaborn", "torch"),
     *("hypo.display", "hypo.notebook.cells", "hypo.report.claims", "hypo.data.embedded", "hypo.data.corruptions"),
+    *("ipykernel.kernelapp", "matplotlib_inline.backend_inline"),
 ]
-POSSIBLE = sys.platform == "linux"
-"""Elsewhere there is no fork, or system libraries do not survive it."""
+"""The library first: it says how threads wait before torch is loaded."""
 
 
 class Forked:
@@ -51,9 +51,15 @@ class Manager(AsyncKernelManager):
         self._reconcile_connection_info(self.provisioner.connection_info)
 
 
-def forking() -> type[Manager]:
-    """The manager, when forks are to begin with the library imported, under the present environment."""
+def manager() -> type[AsyncKernelManager]:
+    """What starts kernels: forks that have the library imported under the present environment, where they can be."""
+    if sys.platform != "linux":  # elsewhere there is no fork, or system libraries do not survive it
+        return AsyncKernelManager
     multiprocessing.get_context("forkserver").set_forkserver_preload(["__main__", *IMPORTED])
+    try:
+        forkserver.ensure_running()
+    except OSError:  # the temporary folder has too long a name for a socket, or can hold none
+        return AsyncKernelManager
     return Manager
 
 
