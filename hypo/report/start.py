@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from hypo.algorithms import ALGORITHMS
 from hypo.config import MAIN, changed, configure
 from hypo.report import text
 from hypo.report.table import Table
@@ -18,6 +19,7 @@ from hypo.training.evidence import configured, groups
 START = ("start_temperature", "start_share", "centre", "freeze", "warmup")
 """Fields that say how a training starts."""
 RATES = ["lr", "head_lr"]
+SEARCH = ("search", "search, other methods")
 
 
 def planned(frame: pd.DataFrame, *headings: str) -> pd.DataFrame:
@@ -156,61 +158,64 @@ def trials(frame: pd.DataFrame) -> pd.DataFrame:
     chosen  of each method, the trial with the highest validation accuracy, of equal ones that with the smaller lr, then
             the smaller head_lr; none while a trial of the method is missing
     """
-    found = planned(frame, "search").drop(columns=["start", "setting", "cosine"])
-    found = found.sort_values(["algorithm", *RATES], ignore_index=True)
+    found = planned(frame, *SEARCH).drop(columns=["start", "setting", "cosine"])
+    order = {name: place for place, name in enumerate(ALGORITHMS)}
+    found = found.sort_values(["algorithm", *RATES], key=lambda c: c.map(order) if c.name == "algorithm" else c)
+    found = found.reset_index(drop=True)
     best = found.sort_values(["validation", *RATES], ascending=[False, True, True]).drop_duplicates("algorithm")
     complete = found.groupby("algorithm")["validation"].transform(lambda values: values.notna().all())
     return found.assign(chosen=found.index.isin(best.index) & complete)
 
 
 def search_table(frame: pd.DataFrame) -> Table:
-    """Every trial of the search with its validation accuracy, and which one was chosen."""
+    """Validation accuracy of every trial of the search: one row per method, one column per pair of rates, and which
+    pair was chosen."""
     found = trials(frame)
-    shown = pd.DataFrame(
-        {
-            "method": [text.method_name(name) for name in found["algorithm"]],
-            "lr": [f"{rate:g}" for rate in found["lr"]],
-            "times lr for new layers": [f"{rate:g}" for rate in found["head_lr"]],
-            "validation (%)": [text.number(value) or text.NOT_RUN for value in found["validation"]],
-            "chosen": ["chosen" if chosen else "" for chosen in found["chosen"]],
-        }
-    )
+    found = found.assign(rates=[_rates(lr, head) for lr, head in zip(found["lr"], found["head_lr"], strict=True)])
+    cells = found.assign(cell=[text.number(value) or text.NOT_RUN for value in found["validation"]])
+    shown = cells.pivot(index="algorithm", columns="rates", values="cell")
+    shown = shown.loc[[*dict.fromkeys(found["algorithm"])], [*dict.fromkeys(found.sort_values(RATES)["rates"])]]
+    shown["chosen"] = found[found["chosen"]].set_index("algorithm")["rates"].reindex(shown.index).fillna("")
+    shown.index = pd.Index([text.method_name(name) for name in shown.index], name="method")
     (place,) = {*zip(found["benchmark"], found["scale"], found["held_out"], found["seed"], strict=True)}
     benchmark, scale, held_out, seed = place
     caption = (
         f"{text.data(benchmark)}, {scale} scale, {text.words(held_out)} held out and not looked at, seed {seed}: "
-        "accuracy on validation images of the training domains. One run of full length each."
+        "accuracy in percent on validation images of the training domains, by learning rate and by how many times that "
+        "rate new layers have. One run of full length each."
     )
-    return Table(shown, "search", caption, found["origins"], found, labels=3)
+    return Table(shown.rename_axis(columns=None), "search", caption, found["origins"], found)
 
 
 def search_in_words(frame: pd.DataFrame) -> str:
-    """How many trials each method had, and whether the defaults of the scale are the rates that were chosen."""
+    """How many trials each method had, and which rates were chosen for how many of them."""
     found = trials(frame)
     counts = found.groupby("algorithm", sort=False).size()
     numbers = [f"{text.method_name(name)} {count}" for name, count in counts.items()]
     said = [f"Numbers of trials: {text.listed(numbers)}."]
     if counts.nunique() == 1:
-        said = [f"Each method had {counts.iloc[0]} trials."]
+        said = [f"Each of the {len(counts)} methods has {counts.iloc[0]} trials."]
     chosen = found[found["chosen"]]
-    usual = [configure(*(best[field] for field in MAIN)) for _, best in chosen.iterrows()]
-    rates = {*zip(chosen["lr"], chosen["head_lr"], strict=True)}
-    if len(chosen) == len(counts) and len(rates) == 1 and rates == {(each.lr, each.head_lr) for each in usual}:
-        lr, head = rates.pop()
-        said.append(
-            f"All chose the same: a rate of {lr:g}, {head:g} times that for new layers. It is the scale's default."
-        )
-        return " ".join(said)
-    for algorithm, own in found.groupby("algorithm", sort=False):
-        name, missing = text.method_name(algorithm), int(own["validation"].isna().sum())
-        if missing:
-            said.append(f"{name}: {missing} of {len(own)} trials are not run yet, so nothing is chosen.")
-            continue
-        best = own[own["chosen"]].iloc[0]
-        usual = configure(*(best[field] for field in MAIN))
-        same = (usual.lr, usual.head_lr) == (best["lr"], best["head_lr"])
-        said.append(
-            f"{name}: lr {best['lr']:g} with {best['head_lr']:g} times that for new layers is chosen, and "
-            + ("is the default of the scale." if same else f"the default of the scale is {usual.lr:g} instead.")
-        )
+    for (lr, head), own in chosen.groupby(RATES):
+        names = [text.method_name(name) for name in own["algorithm"]]
+        whose = f"all {len(names)}" if len(names) == len(counts) else text.listed(names)
+        said.append(f"A rate of {lr:g}, with {head:g} times that for new layers, was chosen for {whose}.")
+    missing = [text.method_name(name) for name in counts.index if name not in set(chosen["algorithm"])]
+    if missing:
+        said.append(f"Trials of {text.listed(missing)} are missing, so nothing is chosen for them yet.")
+    usual = {best.algorithm: configure(*(getattr(best, field) for field in MAIN)) for best in chosen.itertuples()}
+    other = [
+        text.method_name(best.algorithm)
+        for best in chosen.itertuples()
+        if (best.lr, best.head_lr) != (usual[best.algorithm].lr, usual[best.algorithm].head_lr)
+    ]
+    said.append(
+        f"The defaults of the scale differ from that for {text.listed(other)}."
+        if other
+        else "What was chosen is the default of the scale."
+    )
     return " ".join(said)
+
+
+def _rates(lr: float, head_lr: float) -> str:
+    return f"{lr:g}, new layers × {head_lr:g}"
