@@ -312,7 +312,12 @@ def _plan(args: argparse.Namespace) -> int:
 
 
 def _configure_verify(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
-    parser.add_argument("record", help="the file of a record, or the start of its name")
+    parser.add_argument(
+        "record",
+        nargs="?",
+        help="the file of a record, or the start of its name (default: HYPO on the digits, cartoon held out, seed 0)",
+    )
+    parser.add_argument("--keep", action="store_true", help="add the outcome to data/verified.json, for the book")
     parser.add_argument("--benchmark", help="where your own folder lies, of a record of it (default: its name, in .)")
     parser.add_argument("--weights", help="where your own weights file lies (default: its name, in .)")
     parser.add_argument("--root", help="where benchmarks lie (default: $HYPO_DATA, else data/ of the working copy)")
@@ -322,20 +327,26 @@ def _verify(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from hypo import records
-    from hypo.training.verify import verify
+    from hypo.config import configure, identity
+    from hypo.training.verify import keep, verify
 
-    path = Path(args.record)
+    given = args.record or records.name_of(identity(configure("digits", "hypo", "cartoon", "demo"), ""))
+    path = Path(given)
     if not path.is_file():
-        found = sorted(records.folder().glob(f"{Path(args.record).stem}*.json"))
+        found = sorted(records.folder().glob(f"{path.stem}*.json"))
         if len(found) != 1:
             names = sorted(path.stem for path in records.folder().glob("*.json"))
-            one_of("record", args.record, names) if not found else None
-            raise ValueError(f"{args.record} is the start of {len(found)} records: give more of the name")
+            one_of("record", given, names) if not found else None
+            raise ValueError(f"{given} is the start of {len(found)} records: give more of the name")
         path = found[0]
+    print(path.name)
     verdict = verify(path, args.root, args.benchmark, args.weights)
     for name, (before, now) in verdict.measures.items():
-        print(f"{name.replace('_', ' '):<20} {before:.4f} recorded, {now:.4f} now")
+        reach = f", may differ by {verdict.spread[name]:.4f}" if verdict.spread else ""
+        print(f"{name.replace('_', ' '):<20} {before:.4f} recorded, {now:.4f} now{reach}")
     print(f"{'agrees' if verdict.agrees else 'does not agree'}: {verdict.sentence}")
+    if args.keep:
+        print(f"kept in {keep(path, verdict).name}")
     return int(not verdict.agrees)
 
 

@@ -11,6 +11,7 @@ from hypo import runs
 from hypo.records import RULES
 from hypo.report import text
 from hypo.report.table import Table
+from hypo.training.verify import kept
 
 SHOWN = 12
 """Classes of which a page shows the errors; the CSV has them all."""
@@ -62,6 +63,39 @@ def result(run: Any) -> Table:
     numbers = pd.DataFrame(measures, pd.Index(names, name="measure")).drop("ood")
     frame = pd.DataFrame(rest, columns=[name, said])
     return Table(frame, "result", records=[run["origins"]], numbers=numbers)
+
+
+def verified(frame: pd.DataFrame) -> Table:
+    """Records whose run was made again by `hypo verify --keep`, one row each, and whether it agreed.
+
+    frame  runs of any setting; what is kept of others is left out
+    """
+    rows, numbers, origins = [], [], []
+    by_name = {run["path"].stem: run for _, run in frame.iterrows()}
+    for name, found in kept().items():
+        if (own := by_name.get(name)) is None:
+            continue
+        before, now = found["measures"]["ood_accuracy"]
+        reach = (found["spread"] or {}).get("ood_accuracy")
+        rows.append(
+            {
+                "record": text.place(own),
+                "OOD recorded (%)": text.number(100 * before),
+                "OOD again (%)": text.number(100 * now),
+                "may differ by": text.number(None if reach is None else 100 * reach),
+                "outcome": f"{'agrees' if found['agrees'] else 'does not agree'}: {found['sentence']}",
+            }
+        )
+        numbers += [
+            {"record": name, "measure": measure, "recorded": a, "again": b, "agrees": found["agrees"]}
+            for measure, (a, b) in found["measures"].items()
+        ]
+        origins.append(own["origins"])
+    caption = (
+        "Records whose run was made again from its first step. A gap may be as wide as Student's 95% interval for the "
+        "difference of two runs, from the recorded seeds of the setting."
+    )
+    return Table(pd.DataFrame(rows), "verified", caption, origins, pd.DataFrame(numbers))
 
 
 def outcomes(run: Any) -> pd.DataFrame | None:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from scipy import stats
 
 from hypo import records
 from hypo.config import MAIN, configure, stored
 from hypo.data.benchmarks import REGISTRY, data_root, data_version, load
-from hypo.files import expanded
+from hypo.files import expanded, write_atomically
 from hypo.training.engine import train
 
 MEASURES = ("validation_accuracy", "id_accuracy", "ood_accuracy")
 
 
 class Verdict(NamedTuple):
-    """What came out again: whether it agrees, in a sentence, and each measure as it was and as it is now."""
+    """What came out again: whether it agrees, in a sentence, each measure as it was and as it is now, how far apart
+    each may be (None where it is the same to the last bit, or no other seed tells), and what it was run with."""
 
     agrees: bool
     sentence: str
     measures: dict[str, tuple[float, float]]
+    spread: dict[str, float] | None
+    environment: dict[str, Any]
 
 
 def verify(
@@ -68,17 +73,36 @@ def verify(
         again = train(config, images, Path(folder), root)[0]
     before, now = record["final"]["validation"], again["final"]["validation"]
     measures = {name: (before[name], now[name]) for name in MEASURES if before[name] is not None}
+    environment = again["environment"] | {"kernels": torch.backends.cpu.get_cpu_capability()}
     if again["final"] == record["final"] and again["epochs"] == record["epochs"]:
-        return Verdict(True, "the same to the last bit, at every epoch and under every rule of selection", measures)
+        same = "the same to the last bit, at every epoch and under every rule of selection"
+        return Verdict(True, same, measures, None, environment)
     spread = seed_spread(record, path.parent)
     if spread is None:
-        return Verdict(
-            False, "not the same to the last bit, and there are no other seeds to judge the gap by", measures
-        )
+        alone = "not the same to the last bit, and there are no other seeds to judge the gap by"
+        return Verdict(False, alone, measures, None, environment)
     wide = [name for name, (a, b) in measures.items() if abs(a - b) > spread[name]]
     if wide:
-        return Verdict(False, f"outside the spread of the seeds: {', '.join(wide)}", measures)
-    return Verdict(True, "not to the last bit, and within the spread of the seeds", measures)
+        return Verdict(False, f"outside the spread of the seeds: {', '.join(wide)}", measures, spread, environment)
+    within = "not to the last bit, and within the spread of the seeds"
+    return Verdict(True, within, measures, spread, environment)
+
+
+def log() -> Path:
+    """Where `keep` stores outcomes."""
+    return records.home() / "verified.json"
+
+
+def kept() -> dict[str, dict[str, Any]]:
+    """The outcomes that `keep` stored: name of a record -> the fields of its Verdict."""
+    return json.loads(log().read_text(encoding="utf-8")) if log().exists() else {}
+
+
+def keep(path: Path, verdict: Verdict) -> Path:
+    """Add the outcome for the record at `path` to data/verified.json, which the page of claims shows; the file."""
+    known = dict(sorted((kept() | {path.stem: verdict._asdict()}).items()))
+    write_atomically(log(), json.dumps(known, indent=1).encode() + b"\n")
+    return log()
 
 
 def _found(what: str, kept: str, given: str | os.PathLike[str] | None) -> str:

@@ -12,8 +12,9 @@ import yaml
 from helpers import run, small_runs
 from own_folder import QUICK, folder_of
 
-from hypo import records
+from hypo import records, runs
 from hypo.config import configure
+from hypo.report.run import verified
 from hypo.training import engine, evidence, verify
 
 TOP = Path(__file__).resolve().parents[2]
@@ -129,6 +130,10 @@ def test_a_run_on_the_same_machine_is_verified_to_the_last_bit(tmp_path, monkeyp
     verdict = verify.verify(path)
     assert verdict.agrees and "to the last bit" in verdict.sentence
     assert verdict.measures["ood_accuracy"][0] == record["final"]["validation"]["ood_accuracy"]
+    monkeypatch.setattr(verify, "log", lambda: tmp_path / "verified.json")
+    assert verify.kept() == {} and verify.keep(path, verdict).is_file()
+    shown = verified(runs.load()).frame
+    assert [*shown["outcome"]] == [f"agrees: {verdict.sentence}"] and "HYPO" in shown["record"].item()
 
 
 def test_another_result_is_judged_by_the_spread_of_the_seeds(tmp_path, monkeypatch):
