@@ -203,17 +203,33 @@ def _kind(fields: dict[str, Any]) -> tuple[Any, ...]:
 def make(jobs: int, every: Sequence[Planned], root: str | os.PathLike[str] | None = None) -> int:
     """Make what is missing of a plan, `jobs` runs at a time, one thread each; the number of runs that failed."""
     todo = here(every)
+    guesses = [seconds(planned, every) for planned in todo]
     made = sum(planned.record is not None for planned in every)
-    print(f"{made} of {len(every)} runs are recorded, {len(todo)} to make; Ctrl-C loses nothing")
-    failed = 0
+    left = f"{len(todo)} to make{_how_long(guesses, jobs)}"
+    print(f"{made} of {len(every)} runs are recorded, {left}; Ctrl-C loses nothing", flush=True)
+    failed, spent, expected = 0, 0.0, 0.0
     with ThreadPoolExecutor(jobs) as pool, _children(pool) as children:
         results = [pool.submit(_run, planned, root, children) for planned in todo]
         for at, (planned, result) in enumerate(zip(todo, results, strict=True), 1):
             code, took, said = result.result()
             failed += code != 0
+            if code == 0 and (guess := guesses[at - 1]):
+                spent, expected = spent + took, expected + guess
             outcome = f"{took / 60:.0f} min" if code == 0 else f"failed: {said}"
-            print(f"{at}/{len(todo)} {planned.what}: hypo {' '.join(command(planned.settings))}: {outcome}", flush=True)
+            left = f"{len(todo) - at} left{_how_long(guesses[at:], jobs, spent / expected if expected else 1.0)}"
+            words = " ".join(command(planned.settings))
+            print(f"{at}/{len(todo)} {planned.what}: hypo {words}: {outcome}; {left}", flush=True)
     return failed
+
+
+def _how_long(guesses: Sequence[float | None], jobs: int, pace: float = 1.0) -> str:
+    """What runs will take, `jobs` at a time, each `pace` times its guess; nothing where there is none."""
+    known = [guess for guess in guesses if guess is not None]
+    if not known:
+        return ""
+    unknown = len(guesses) - len(known)
+    more = f" and {unknown} whose time is not known" if unknown else ""
+    return f", about {pace * sum(known) / jobs / 3600:.1f} h{more}"
 
 
 def here(every: Sequence[Planned]) -> list[Planned]:

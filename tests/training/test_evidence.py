@@ -107,6 +107,18 @@ def test_what_is_missing_is_made_and_what_is_there_is_not(tmp_path, capsys):
     assert evidence.listing(evidence.plan(plan)).startswith("first: 1 of 1 recorded")
 
 
+def test_what_is_left_is_told_in_hours_at_the_pace_of_the_runs_made(plan, monkeypatch, capsys):
+    """Runs of the first kind take twice as long as recorded ones; of the second none is recorded."""
+    every = evidence.plan(plan)
+    monkeypatch.setattr(evidence, "seconds", lambda planned, _: 3600.0 if planned.what == "first" else None)
+    monkeypatch.setattr(evidence, "_run", lambda *_: (0, 7200.0, ""))
+    assert evidence.make(2, every) == 0
+    begin, *lines = capsys.readouterr().out.splitlines()
+    assert "7 to make, about 2.0 h and 3 whose time is not known; Ctrl-C" in begin
+    assert lines[0].endswith("120 min; 6 left, about 3.0 h and 3 whose time is not known")
+    assert lines[-1].endswith("120 min; 0 left") and "left, " not in lines[3]
+
+
 @pytest.mark.heavy
 @pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupt_ends_the_runs(plan, tmp_path, how):
