@@ -1,4 +1,4 @@
-"""Settings compared run by run: the paper's ablations, its tables with SWAD and its sweeps, next to ours.
+"""Settings compared run by run: the paper's ablations, its tables with SWAD and its sweeps, next to ours; and controls.
 
 A setting is one of `hypo.runs`: fields of the configuration and a rule of selection. Differences are between runs with
 the same data, scale, held-out domain, seed and split, and their intervals are stratified by held-out domain.
@@ -28,12 +28,14 @@ PAIRED = " Differences are in points, over n pairs of runs that share domain, se
 
 
 class Study(NamedTuple):
-    """One table or figure of the paper.
+    """One table or figure of the paper, or one of ours.
 
+    title      "Table 11", or what ours is called
     variants   name here -> name as printed ("" where the paper prints none), and the setting that makes it
     contrasts  name of a difference -> the two variants, first minus second
     """
 
+    title: str
     benchmark: str
     variants: dict[str, tuple[str, Setting]]
     contrasts: dict[str, tuple[str, str]]
@@ -41,13 +43,14 @@ class Study(NamedTuple):
 
 STUDIES = {
     label: Study(
+        given["title"] if "title" in given else paper.NUMBERS[label],
         given["benchmark"],
         {name: (each.get("printed", ""), each["setting"]) for name, each in given["variants"].items()},
         given["contrasts"],
     )
     for label, given in yaml.safe_load((files("hypo.report") / "studies.yml").read_text(encoding="utf-8")).items()
 }
-"""Label of the paper's table or figure -> what it compares."""
+"""Label of the paper's table or figure, or of ours -> what it compares."""
 
 
 def numbers(label: str, frame: pd.DataFrame, benchmark: str | None = None) -> pd.DataFrame:
@@ -76,7 +79,8 @@ def numbers(label: str, frame: pd.DataFrame, benchmark: str | None = None) -> pd
 
 def _printed(label: str, study: Study) -> pd.DataFrame:
     """What the paper prints of a study, its contrasts among it: row, column, value, spread."""
-    table = paper.table(label) if label != "tau" else paper.table("alpha")[:0]  # Figure 7b prints no number
+    any_number = any(theirs for theirs, _ in study.variants.values())  # Figure 7b prints none, and controls are ours
+    table = paper.table(label) if any_number else paper.table("alpha")[:0]
     values = table.set_index(["method", "column"])["value"]
     rows = {name: values[theirs] for name, (theirs, _) in study.variants.items() if theirs in values.index}
     known = {name: sides for name, sides in study.contrasts.items() if {*sides} <= {*rows}}
@@ -91,13 +95,15 @@ def table(label: str, frame: pd.DataFrame | None = None, benchmark: str | None =
     found = numbers(label, frame, benchmark)
     names = {name: name for name in (*study.variants, *study.contrasts)}
     columns = ["average", *columns_of(study.benchmark, frame)]
+    if (found["who"] == "ours").all():
+        columns = [column for column in columns if column in {*found["column"]}]
     shown = lines(found, names, columns, "row", contrasts=study.contrasts).rename(columns=text.words)
     caption = (
-        f"{'As in ' if benchmark else ''}{paper.NUMBERS[label]}: OOD accuracy in % on "
+        f"{'As in ' if benchmark else ''}{study.title}: OOD accuracy in % on "
         f"{text.data(benchmark or study.benchmark)} by held-out domain. "
         f"{reading(found)}{PAIRED if (found['who'] == 'ours').any() else ''}"
     )
-    name, also = paper.NUMBERS[label].replace(" ", "-").lower(), (PAPER,) if (found["who"] == "paper").any() else ()
+    name, also = study.title.replace(" ", "-").lower(), (PAPER,) if (found["who"] == "paper").any() else ()
     return Table(shown, name, caption, found["origins"], found.drop(columns="settings"), also=also)
 
 

@@ -115,5 +115,8 @@ def made_with(frame: pd.DataFrame, setting: Setting) -> pd.DataFrame:
     wanted = {"algorithm": "hypo"} | {field: value for field, value in setting.items() if field != "rule"}
     fits = frame["changed"].map(lambda own: own.keys() <= wanted.keys()).astype(bool)
     for field, value in wanted.items():
-        fits &= (frame[field] == value) if field in frame else False
+        if field not in frame:
+            fits &= False
+        else:
+            fits &= frame[field].isna() if value is None else frame[field] == value
     return frame[fits]

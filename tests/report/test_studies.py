@@ -109,7 +109,7 @@ def test_an_average_takes_the_seeds_that_have_every_domain(tmp_path):
     assert (found.value, found.n) == (pytest.approx(65), 1)
 
 
-@pytest.mark.parametrize("label", [label for label in studies.STUDIES if label not in ("alpha", "tau")])
+@pytest.mark.parametrize("label", [label for label in studies.STUDIES if label not in ("alpha", "tau", "controls")])
 def test_every_printed_number_is_shown(label, tmp_path):
     study, printed = studies.STUDIES[label], table(label)
     shown = studies.table(label, runs.load(tmp_path)).frame.set_index("method")
@@ -148,3 +148,26 @@ def test_a_sweep_changes_one_field(tmp_path):
 def test_a_misspelt_table_names_the_nearest(tmp_path):
     with pytest.raises(ValueError, match="unknown study 'ablation-sepp': did you mean ablation-sep"):
         studies.numbers("ablation-sepp", runs.load(tmp_path))
+
+
+def test_controls_are_ours_alone_and_a_constant_temperature_is_not_the_default(tmp_path):
+    """Each contrast is between runs that differ in what its name says; what was not run has no line and no column."""
+    assert studies.table("controls", runs.load(tmp_path)).frame.empty
+    for seed in range(2):
+        run(tmp_path, seed=seed, ood=0.70)
+        run(tmp_path, seed=seed, ood=0.60, settings={"start_temperature": None})
+        run(tmp_path, algorithm="erm", seed=seed, ood=0.75)
+        run(tmp_path, algorithm="erm", seed=seed, ood=0.80, settings={"head": "mlp"})
+    made = studies.table("controls", runs.load(tmp_path))
+    shown = made.frame.set_index("method")["cartoon"].to_dict()
+    assert [*made.frame] == ["method", "cartoon"] and made.about == ("real data",)
+    assert {name.removesuffix(", cpu scale, n=2"): cell.split(" ")[0] for name, cell in shown.items()} == {
+        "ERM": "75.0",
+        "ERM behind HYPO's head": "80.0",
+        "HYPO": "70.0",
+        "HYPO with a constant τ": "60.0",
+        "HYPO − ERM": "−5.0",
+        "both behind HYPO's head: HYPO − ERM": "−10.0",
+        "start: falling τ − constant τ": "+10.0",
+        "constant τ: HYPO − ERM": "−15.0",
+    }
