@@ -207,10 +207,8 @@ def reading(found: pd.DataFrame) -> str:
     ours = found[found["who"] == "ours"]
     if ours.empty:
         return "None of it was run here."
-    missing = "what has no line" if len(ours) == len(found) else "a method without a line of ours"
-    return (
-        f"Ours: mean ± standard deviation over n seeds, selected on training-domain validation; {missing} was not run."
-    )
+    alone = "" if len(ours) == len(found) else "; a method without a line of ours was not run"
+    return f"Ours: mean ± standard deviation over n seeds, selected on training-domain validation{alone}."
 
 
 def _defaults_first(values: pd.Series) -> pd.Series:
