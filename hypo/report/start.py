@@ -5,6 +5,7 @@ The plan, data/evidence.yml, says what there is to show; a run without a record 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -20,6 +21,7 @@ START = ("start_temperature", "start_share", "centre", "freeze", "warmup")
 """Fields that say how a training starts."""
 RATES = ["lr", "head_lr"]
 SEARCH = ("search", "search, other methods")
+"""Headings of the trials on PACS."""
 
 
 def planned(frame: pd.DataFrame, *headings: str) -> pd.DataFrame:
@@ -152,13 +154,13 @@ def _validation(own: pd.DataFrame) -> str:
     return text.number(accuracy.mean()) + (f" ± {text.number(accuracy.std())}" if len(accuracy) > 1 else "")
 
 
-def trials(frame: pd.DataFrame) -> pd.DataFrame:
+def trials(frame: pd.DataFrame, headings: Sequence[str] = SEARCH) -> pd.DataFrame:
     """The runs of the search for rates, without any number of held-out images: those of `planned`, and `chosen`.
 
     chosen  of each method, the trial with the highest validation accuracy, of equal ones that with the smaller lr, then
             the smaller head_lr; none while a trial of the method is missing
     """
-    found = planned(frame, *SEARCH).drop(columns=["start", "setting", "cosine"])
+    found = planned(frame, *headings).drop(columns=["start", "setting", "cosine"])
     order = {name: place for place, name in enumerate(ALGORITHMS)}
     found = found.sort_values(["algorithm", *RATES], key=lambda c: c.map(order) if c.name == "algorithm" else c)
     found = found.reset_index(drop=True)
@@ -167,10 +169,10 @@ def trials(frame: pd.DataFrame) -> pd.DataFrame:
     return found.assign(chosen=found.index.isin(best.index) & complete)
 
 
-def search_table(frame: pd.DataFrame) -> Table:
-    """Validation accuracy of every trial of the search: one row per method, one column per pair of rates, and which
-    pair was chosen."""
-    found = trials(frame)
+def search_table(frame: pd.DataFrame, headings: Sequence[str] = SEARCH) -> Table:
+    """Validation accuracy of every trial of a search: one row per method, one column per pair of rates, and which pair
+    was chosen."""
+    found = trials(frame, headings)
     found = found.assign(rates=[_rates(lr, head) for lr, head in zip(found["lr"], found["head_lr"], strict=True)])
     cells = found.assign(cell=[text.number(value) or text.NOT_RUN for value in found["validation"]])
     shown = cells.pivot(index="algorithm", columns="rates", values="cell")
@@ -179,17 +181,17 @@ def search_table(frame: pd.DataFrame) -> Table:
     shown.index = pd.Index([text.method_name(name) for name in shown.index], name="method")
     (place,) = {*zip(found["benchmark"], found["scale"], found["held_out"], found["seed"], strict=True)}
     benchmark, scale, held_out, seed = place
+    apart = f"{text.words(held_out)} held out and not looked at" if held_out else "corruptions not looked at"
     caption = (
-        f"{text.data(benchmark)}, {scale} scale, {text.words(held_out)} held out and not looked at, seed {seed}: "
-        "accuracy in percent on validation images of the training domains, by learning rate and by how many times that "
-        "rate new layers have. One run of full length each."
+        f"{text.data(benchmark)}, {scale} scale, {apart}, seed {seed}: accuracy in percent on validation images of "
+        "what was trained on, by learning rate and by how many times that rate new layers have. One run of full length each."
     )
-    return Table(shown.rename_axis(columns=None), "search", caption, found["origins"], found)
+    return Table(shown.rename_axis(columns=None), f"search-{benchmark}", caption, found["origins"], found)
 
 
-def search_in_words(frame: pd.DataFrame) -> str:
+def search_in_words(frame: pd.DataFrame, headings: Sequence[str] = SEARCH) -> str:
     """How many trials each method had, and which rates were chosen for how many of them."""
-    found = trials(frame)
+    found = trials(frame, headings)
     counts = found.groupby("algorithm", sort=False).size()
     numbers = [f"{text.method_name(name)} {count}" for name, count in counts.items()]
     said = [f"Numbers of trials: {text.listed(numbers)}."]
@@ -199,7 +201,8 @@ def search_in_words(frame: pd.DataFrame) -> str:
     for (lr, head), own in chosen.groupby(RATES):
         names = [text.method_name(name) for name in own["algorithm"]]
         whose = f"all {len(names)}" if len(names) == len(counts) else text.listed(names)
-        said.append(f"A rate of {lr:g}, with {head:g} times that for new layers, was chosen for {whose}.")
+        factor = f", with {head:g} times that for new layers," if head != 1 else ""
+        said.append(f"A rate of {lr:g}{factor} was chosen for {whose}.")
     missing = [text.method_name(name) for name in counts.index if name not in set(chosen["algorithm"])]
     if missing:
         said.append(f"Trials of {text.listed(missing)} are missing, so nothing is chosen for them yet.")
@@ -218,4 +221,4 @@ def search_in_words(frame: pd.DataFrame) -> str:
 
 
 def _rates(lr: float, head_lr: float) -> str:
-    return f"{lr:g}, new layers × {head_lr:g}"
+    return f"{lr:g}" + (f", new layers × {head_lr:g}" if head_lr != 1 else "")

@@ -3,6 +3,7 @@
 import re
 
 import pandas as pd
+import pytest
 from made import digits, run
 
 from hypo import runs
@@ -101,11 +102,24 @@ def test_every_method_of_the_search_has_the_same_trials():
     assert set(pairs) == set(ALGORITHMS) and len({frozenset(own) for own in pairs.values()}) == 1
 
 
-def test_the_defaults_of_cpu_scale_are_the_winners_of_the_recorded_search():
-    trials = start.trials(runs.load())
+def test_the_search_on_cifar10_has_one_rate_and_no_held_out_domain(tmp_path):
+    cifar = ["search, CIFAR-10"]
+    for lr, accuracy in ((0.03, 0.8), (0.1, 0.9)):
+        run(tmp_path, "cifar10", "erm", None, settings={"lr": lr}, validation_accuracy=accuracy)
+    made = start.search_table(runs.load(tmp_path), cifar)
+    assert [*made.frame.loc["ERM"]] == ["80.0", "90.0", "0.1"] and "corruptions not looked at" in made.caption
+    assert "A rate of 0.1 was chosen for ERM. Trials of HYPO are missing" in start.search_in_words(
+        runs.load(tmp_path), cifar
+    )
+
+
+@pytest.mark.parametrize(("headings", "held_out"), [(start.SEARCH, "sketch"), (["search, CIFAR-10"], None)])
+def test_the_defaults_of_cpu_scale_are_the_winners_of_the_recorded_search(headings, held_out):
+    trials = start.trials(runs.load(), headings)
     chosen = trials[trials["chosen"]].set_index("algorithm")
-    assert {"hypo", "erm", "pcl"} <= {*chosen.index}
-    usual = {name: configure("pacs", name, "sketch", "cpu", 3) for name in chosen.index}
+    assert held_out is None or {"hypo", "erm", "pcl"} <= {*chosen.index}
+    (benchmark,) = {*trials["benchmark"]}
+    usual = {name: configure(benchmark, name, held_out, "cpu", 3) for name in chosen.index}
     assert {name: (own.lr, own.head_lr) for name, own in usual.items()} == {
         name: (best["lr"], best["head_lr"]) for name, best in chosen.iterrows()
     }
