@@ -184,7 +184,7 @@ def search_table(frame: pd.DataFrame, headings: Sequence[str] = SEARCH) -> Table
     apart = f"{text.words(held_out)} held out and not looked at" if held_out else "corruptions not looked at"
     caption = (
         f"{text.data(benchmark)}, {scale} scale, {apart}, seed {seed}: accuracy in percent on validation images of "
-        "what was trained on, by learning rate and by how many times that rate new layers have. One run of full length each."
+        "what was trained on, by learning rate and by how many times that rate new layers have. One whole run each."
     )
     return Table(shown.rename_axis(columns=None), f"search-{benchmark}", caption, found["origins"], found)
 
