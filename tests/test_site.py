@@ -66,9 +66,12 @@ class Links(HTMLParser):
             self.images.append(given)
 
 
+links_of = functools.cache(Links)
+
+
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
 def test_links_lead_somewhere_and_nothing_is_loaded_from_elsewhere(page):
-    links = Links(page)
+    links = links_of(page)
     for address in links.loaded + links.linked:
         parts = urlparse(address)
         if parts.scheme in ("data", "mailto", "javascript"):
@@ -79,13 +82,13 @@ def test_links_lead_somewhere_and_nothing_is_loaded_from_elsewhere(page):
         target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
         assert target.exists(), f"{page.name} points to {address}, which is not there"
         if parts.fragment and target.suffix == ".html":
-            assert unquote(parts.fragment) in Links(target).anchors, f"{page.name} points to {address}: no such anchor"
+            assert unquote(parts.fragment) in links_of(target).anchors, f"{page.name} points to {address}: no such anchor"
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
 def test_every_image_has_alternative_text_and_every_figure_its_numbers(page):
     html = page.read_text()
-    for image in Links(page).images:
+    for image in links_of(page).images:
         assert "alt" in image and (image["alt"] or "logo" in image.get("class", "")), f"{page.name}: {image}"
     pictures = html.count('<img class="hypo-figure only-dark" data-picture')
     assert pictures <= PICTURES.get(page.stem, 0), f"{page.name} has a figure without its numbers"
