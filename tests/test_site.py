@@ -82,7 +82,7 @@ def test_links_lead_somewhere_and_nothing_is_loaded_from_elsewhere(page):
         target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
         assert target.exists(), f"{page.name} points to {address}, which is not there"
         if parts.fragment and target.suffix == ".html":
-            assert unquote(parts.fragment) in links_of(target).anchors, f"{page.name} points to {address}: no such anchor"
+            assert unquote(parts.fragment) in links_of(target).anchors, f"{page.name} points to {address}: no anchor"
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
