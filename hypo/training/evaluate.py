@@ -30,15 +30,21 @@ SEEN_BY_ORACLE = 500  # test images that the oracle, which is shown and never us
 
 @torch.no_grad()
 def outputs_of(algorithm: Algorithm, pixels: np.ndarray, device: torch.device, precision: torch.dtype) -> Tensor:
-    """Outputs (n, k), float32 or wider, of uint8 images (n, H, W, 3), in evaluation mode."""
+    """Outputs (n, k), float32 or wider, of uint8 images (n, H, W, 3), in evaluation mode.
+
+    They pass in random chunks of nearly one size: in the order of a folder a chunk would be of one class or two, and a
+    method that looks at its images together would take the class for the domain.
+    """
     algorithm.eval()
     wide = torch.float64 if precision == torch.float64 else torch.float32
-    parts = []
-    for start in range(0, len(pixels), CHUNK):
-        images = _normalised(algorithm, pixels[start : start + CHUNK], device, wide)
+    order, parts = np.random.default_rng(0).permutation(len(pixels)), []
+    for chunk in np.array_split(order, math.ceil(len(pixels) / CHUNK)):
+        images = _normalised(algorithm, pixels[chunk], device, wide)
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == torch.bfloat16):
             parts.append(algorithm.encode(images).to(wide))
-    return torch.cat(parts)
+    outputs = torch.cat(parts)
+    outputs[torch.from_numpy(order).to(device)] = outputs.clone()
+    return outputs
 
 
 def _normalised(algorithm: Algorithm, pixels: np.ndarray, device: torch.device, dtype: torch.dtype) -> Tensor:

@@ -221,6 +221,26 @@ def test_accuracy_is_over_samples(monkeypatch):
         assert made.evaluator.final(made.algorithm, None)[0]["id_accuracy"] == right / len(chosen)
 
 
+def test_images_pass_in_chunks_of_all_classes_though_a_folder_sorts_them(monkeypatch):
+    """300 images of three classes in chunks of 100: were they of one class each, its mean would pass for the domain's.
+    None is left with few images, and outputs come back in the order of the images."""
+    pixels, chunks = np.repeat(np.uint8([10, 20, 30]), 100)[:, None, None, None] * np.ones((1, 2, 2, 3), np.uint8), []
+
+    class Looking(nn.Module):
+        config = SimpleNamespace(augmentation="none")
+
+        def encode(self, images: torch.Tensor) -> torch.Tensor:
+            chunks.append(images)
+            return images.flatten(1)
+
+    monkeypatch.setattr(evaluate, "CHUNK", 149)
+    outputs = evaluate.outputs_of(Looking(), pixels, CPU, torch.float32)
+    assert [len(chunk) for chunk in chunks] == [100, 100, 100]
+    for chunk in chunks:
+        assert chunk[:, 0, 0, 0].unique(return_counts=True)[1].min() > 20
+    torch.testing.assert_close(outputs, evaluate._normalised(Looking(), pixels, CPU, torch.float32).flatten(1))
+
+
 def test_without_a_held_out_domain_corruptions_are_tested():
     record = run(held_out=None, epochs=1, corrupted_images=4)
     assert record["split"]["sizes"]["ood_test"] == 0
