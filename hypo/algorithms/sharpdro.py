@@ -35,7 +35,8 @@ class SharpDRO(Algorithm):
     CVPR 2023, where domains are severities of a corruption.
 
     Avoids: the gradient of sum_e q_e R_e(theta + eps) alone in place of the difference, which is not the sharpness's
-    but a second risk's; eps along the unweighted risk; running statistics of batch norm taken at theta + eps.
+    but a second risk's; eps along the unweighted risk; running statistics of batch norm taken at theta + eps; dropout
+    drawn anew at theta + eps, which would pass for sharpness.
     """
 
     Hyperparameters = Hyperparameters
@@ -48,7 +49,8 @@ class SharpDRO(Algorithm):
 
     def update(self, batch: Batch, progress: float) -> dict[str, Tensor]:  # noqa: ARG002
         parameters = list(self.parameters())
-        risks = batch_risks(self, batch)
+        with torch.random.fork_rng([batch.images.device] if batch.images.is_cuda else []):
+            risks = batch_risks(self, batch)
         exponentiated_gradient(self.log_q, risks, self.config.method.eta)
         q = self.log_q.exp().to(risks)
         self.differentiate(q @ risks, keep_graph=True)

@@ -104,6 +104,19 @@ def test_the_step_is_along_the_gradient_of_the_loss_with_eps_constant():
             torch.testing.assert_close(value, moved_once[name])
 
 
+def test_dropout_is_the_same_at_both_weights():
+    """Without a perturbation to speak of there is no sharpness, and the step is along the mean risk's gradient."""
+    algorithm, batch = by_hand(1e-9, 0.5, 0.2)
+    algorithm.network = nn.Sequential(Linear(), nn.Dropout(0.5))
+    algorithm.steppers = [torch.optim.SGD(algorithm.network.parameters(), 0.2)]
+    torch.manual_seed(1)
+    (expected,) = grad(batch_risks(algorithm, batch).mean(), algorithm.network.parameters())
+    torch.manual_seed(1)
+    sharpness = algorithm.update(batch, 0.0)["sharpness"].item()
+    assert sharpness == pytest.approx(0, abs=1e-8)
+    torch.testing.assert_close(algorithm.network[0].weight.grad, expected, rtol=1e-6, atol=1e-8)
+
+
 def test_weights_follow_the_worst_domain():
     algorithm, batch = by_hand(0.05, 1.0, 1e-9)
     for _ in range(20):
