@@ -19,8 +19,8 @@ class Hyperparameters:
 class VREx(Algorithm):
     """L = m + lambda 1/E sum_e (R_e - m)^2 with the risk R_e of each of the E training domains, and their mean m.
 
-    lambda is 1 for the first tenth of the training (500 of 5,000 steps), the first half where the network starts from
-    random weights; when it jumps, momentum starts anew. The gradient is shortened as for IRM.
+    lambda is 1 for the first tenth of the training (500 of 5,000 steps), the first half of a short one; when it jumps,
+    momentum starts anew. The gradient is shortened as for IRM.
 
     D. Krueger et al.: Out-of-distribution generalization via risk extrapolation (REx), ICML 2021.
     Avoids: torch.var as it comes, which divides by E - 1 and so doubles the penalty for two domains; and the last

@@ -98,9 +98,10 @@ def test_the_gradient_is_divided_by_the_weight_and_no_longer_than_without_the_pe
 
 
 @pytest.mark.parametrize("algorithm", ["irm", "vrex"])
-def test_from_random_weights_the_penalty_waits_longer(algorithm):
+def test_in_a_short_training_the_penalty_waits_longer(algorithm):
+    """500 steps of the public implementations are seven epochs of PACS; a tenth at cpu scale would be half an epoch."""
     shares = {scale: configure("pacs", algorithm, "photo", scale).method.anneal for scale in ("demo", "cpu", "paper")}
-    assert shares == {"demo": 0.5, "cpu": 0.1, "paper": 0.1}
+    assert shares == {"demo": 0.5, "cpu": 0.5, "paper": 0.1}
 
 
 def test_a_flat_loss_has_no_gradient_and_no_nan():
