@@ -49,7 +49,7 @@ class IRM(Algorithm):
             each = [domains == e for e in range(self.num_domains)]
             return torch.stack([squared_slope(logits[e], y[e], self.config.views) for e in each]).mean()
 
-        return risk_and_penalty(self, batch, progress, "penalty", penalty)
+        return risk_and_penalty(self, batch, progress, "penalty", penalty, divided=True)
 
 
 def squared_slope(logits: Tensor, y: Tensor, views: int = 1) -> Tensor:
@@ -66,16 +66,18 @@ def squared_slope(logits: Tensor, y: Tensor, views: int = 1) -> Tensor:
 
 
 def risk_and_penalty(
-    algorithm: Algorithm, batch: Batch, progress: float, name: str, penalty: Callable[..., Tensor]
+    algorithm: Algorithm, batch: Batch, progress: float, name: str, penalty: Callable[..., Tensor], divided: bool
 ) -> dict[str, Tensor]:
-    """The mean of the domains' risks (E,) and, by this name, a penalty of (risks, logits, y, domains), annealed."""
+    """The mean of the domains' risks (E,) and, by this name, a penalty of (risks, logits, y, domains), annealed. The
+    gradient is shortened, and that of L / lambda where it is to be `divided`."""
     method = algorithm.config.method
     outputs, y, domains = whole_batch(algorithm.encode(batch.images), batch.y, batch.domains)
     logits = algorithm.logits(outputs)
     risks = domain_risks(logits, y, domains, algorithm.num_domains)
     risk, value = risks.mean(), penalty(risks, logits, y, domains)
     weight = annealed(progress, method.penalty, method.anneal)
-    return {"total": shortened(risk + weight * value, risk, logits, max(1, weight)), "risk": risk, name: value}
+    total = shortened(risk + weight * value, risk, logits, max(1, weight) if divided else 1)
+    return {"total": total, "risk": risk, name: value}
 
 
 def annealed(progress: float, penalty: float, share: float) -> float:

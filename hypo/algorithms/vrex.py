@@ -20,11 +20,11 @@ class VREx(Algorithm):
     """L = m + lambda 1/E sum_e (R_e - m)^2 with the risk R_e of each of the E training domains, and their mean m.
 
     lambda is 1 for the first tenth of the training (500 of 5,000 steps), the first half of a short one; when it jumps,
-    momentum starts anew. The gradient is shortened as for IRM.
+    momentum starts anew. The gradient is never longer at the logits than the risk's, as for IRM.
 
     D. Krueger et al.: Out-of-distribution generalization via risk extrapolation (REx), ICML 2021.
-    Avoids: torch.var as it comes, which divides by E - 1 and so doubles the penalty for two domains; and the last
-    domain's risk logged as the loss.
+    Avoids: torch.var as it comes, which divides by E - 1 and so doubles the penalty for two domains; the last domain's
+    risk logged as the loss; and L / lambda, made for Adam: SGD would descend the risk at a lambda-th of its rate.
     """
 
     Hyperparameters = Hyperparameters
@@ -34,4 +34,6 @@ class VREx(Algorithm):
     defaults = IRM.defaults
 
     def losses(self, batch: Batch, progress: float) -> dict[str, Tensor]:
-        return risk_and_penalty(self, batch, progress, "variance", lambda risks, *_: risks.var(correction=0))
+        return risk_and_penalty(
+            self, batch, progress, "variance", lambda risks, *_: risks.var(correction=0), divided=False
+        )
