@@ -69,6 +69,6 @@ install:
 	    echo "$$python cannot make virtual environments; install its venv module (on Debian: apt install python3-venv) and run make again" >&2; \
 	    exit 1; \
 	}
-	@echo "Installing into .venv: about 4 minutes and 6 GB the first time"
+	@echo "Installing into .venv: 2 to 4 minutes and 6 GB the first time"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[book,test,dev]'
 	@echo "$(KEY)" > .venv/installed
