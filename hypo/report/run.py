@@ -95,7 +95,8 @@ def verified(frame: pd.DataFrame) -> Table:
         "Records whose run was made again from its first step. A gap may be as wide as Student's 95% interval for the "
         "difference of two runs, from the recorded seeds of the setting."
     )
-    return Table(pd.DataFrame(rows), "verified", caption, origins, pd.DataFrame(numbers))
+    columns = ["record", "OOD recorded (%)", "OOD again (%)", "may differ by", "outcome"]
+    return Table(pd.DataFrame(rows, columns=columns), "verified", caption, origins, pd.DataFrame(numbers))
 
 
 def outcomes(run: Any) -> pd.DataFrame | None:

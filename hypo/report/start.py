@@ -184,7 +184,7 @@ def search_table(frame: pd.DataFrame, headings: Sequence[str] = SEARCH) -> Table
     apart = f"{text.words(held_out)} held out and not looked at" if held_out else "corruptions not looked at"
     caption = (
         f"{text.data(benchmark)}, {scale} scale, {apart}, seed {seed}: accuracy in percent on validation images of "
-        "what was trained on, by learning rate and by how many times that rate new layers have. One whole run each."
+        "what was trained on, by learning rate (times how much for new layers). One whole run each."
     )
     return Table(shown.rename_axis(columns=None), f"search-{benchmark}", caption, found["origins"], found)
 
@@ -196,7 +196,7 @@ def search_in_words(frame: pd.DataFrame, headings: Sequence[str] = SEARCH) -> st
     numbers = [f"{text.method_name(name)} {count}" for name, count in counts.items()]
     said = [f"Numbers of trials: {text.listed(numbers)}."]
     if counts.nunique() == 1:
-        said = [f"Each of the {len(counts)} methods has {counts.iloc[0]} trials."]
+        said = [f"Each of {len(counts)} methods has {counts.iloc[0]} trials."]
     chosen = found[found["chosen"]]
     for (lr, head), own in chosen.groupby(RATES):
         names = [text.method_name(name) for name in own["algorithm"]]
@@ -212,13 +212,12 @@ def search_in_words(frame: pd.DataFrame, headings: Sequence[str] = SEARCH) -> st
         for best in chosen.itertuples()
         if (best.lr, best.head_lr) != (usual[best.algorithm].lr, usual[best.algorithm].head_lr)
     ]
-    said.append(
-        f"The defaults of the scale differ from that for {text.listed(other)}."
-        if other
-        else "What was chosen is the default of the scale."
-    )
+    if other:
+        said.append(f"The defaults of the scale differ from that for {text.listed(other)}.")
+    elif usual:
+        said.append("What was chosen is the default of the scale.")
     return " ".join(said)
 
 
 def _rates(lr: float, head_lr: float) -> str:
-    return f"{lr:g}" + (f", new layers × {head_lr:g}" if head_lr != 1 else "")
+    return f"{lr:g}" + (f" (× {head_lr:g})" if head_lr != 1 else "")
