@@ -337,7 +337,8 @@ def _verify(args: argparse.Namespace) -> int:
         if len(found) != 1:
             names = sorted(path.stem for path in records.folder().glob("*.json"))
             one_of("record", given, names) if not found else None
-            raise ValueError(f"{given} is the start of {len(found)} records: give more of the name")
+            some = ", ".join(path.stem for path in found[:3])
+            raise ValueError(f"{given} is the start of {len(found)} records, such as {some}: give a whole name")
         path = found[0]
     print(path.name)
     verdict = verify(path, args.root, args.benchmark, args.weights)

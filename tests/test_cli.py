@@ -190,3 +190,16 @@ def test_sweep_says_which_runs_failed_and_goes_on(tmp_path, monkeypatch, capsys)
     assert cli.main([*grid, "--width", "0.05", "--batch-size", "100000,512"]) == 1
     first, second = capsys.readouterr().out.splitlines()
     assert "batch_size=100000: failed: " in first and "batch_size=512: validation" in second
+
+
+def test_the_start_of_several_records_is_refused_with_some_of_their_names(capsys):
+    assert cli.main(["verify", "digits-cartoon-hypo"]) != 0
+    assert "records, such as digits-cartoon-hypo-demo-s0-" in capsys.readouterr().err
+
+
+def test_every_record_that_the_book_says_to_verify_is_there():
+    top = Path(__file__).resolve().parents[1]
+    text = "".join((top / name).read_text() for name in ("README.md", "book/reproduce.md"))
+    lines = [line.split() for line in text.splitlines()]
+    names = [words[2] for words in lines if words[:2] == ["hypo", "verify"] and words[2] != "#"]
+    assert names and all((top / "data/records" / f"{name}.json").exists() for name in names)
