@@ -54,11 +54,12 @@ RECIPES = {
     "pacs": Recipe(*IMAGENET, (0.7, 1.0), (3 / 4, 4 / 3), 0.5, 0.3, 0.3, 0.3, 0.3, greyscale=0.1),
     "cifar": Recipe(*CIFAR, (0.2, 1.0), (3 / 4, 4 / 3), 0.5, 0.4, 0.4, 0.4, 0.1, jitter=0.8, greyscale=0.2),
     "crops": Recipe(*CIFAR, (0.5, 1.0), (3 / 4, 4 / 3), 0.5),
+    "light": Recipe(*CIFAR, (0.8, 1.0), flip=0.5),
     "digits": Recipe(*HALF, area=(0.8, 1.0)),
     "none": Recipe(*IMAGENET),
 }
-"""The released code's for PACS and CIFAR-10; "crops" suits a short training on CIFAR-10 and leaves the colours alone;
-digits are moved and enlarged a little; "none" only normalises."""
+"""The released code's for PACS and CIFAR-10; "crops" and "light" suit a short training on CIFAR-10 and leave the
+colours alone; digits are moved and enlarged a little; "none" only normalises."""
 
 
 def step_generator(seed: int, epoch: int, step: int, stream: int = 0) -> torch.Generator:
