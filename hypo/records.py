@@ -110,7 +110,7 @@ def prepared(
 
 def ready(part: dict[str, Any], folder: str | os.PathLike[str] | None = None) -> None:
     """Refuse before a run what `write` would refuse after it: a name in `part` of its record, or the folder."""
-    _refuse(_as_json(part), part=True)
+    storable(part)
     try:
         _folder(folder).mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=_folder(folder)) as file:
@@ -120,6 +120,11 @@ def ready(part: dict[str, Any], folder: str | os.PathLike[str] | None = None) ->
             f"no record can be written to {_folder(folder)} ({error.strerror}): make room there, or set $HYPO_RECORDS "
             "to another folder"
         ) from error
+
+
+def storable(part: dict[str, Any]) -> None:
+    """Refuse a name or a value in `part` of a record that `write` would refuse."""
+    _refuse(_as_json(part), part=True)
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -250,9 +255,9 @@ def _private(value: Any, names: set[str]) -> str | None:
 
 
 def _named(environment: dict[str, Any]) -> str | None:
-    """The sentence that refuses this machine's name among the facts about it."""
-    host = socket.gethostname()
-    return f"environment holds this machine's name, {host}; leave it out" if host in environment.values() else None
+    """The sentence that refuses this machine's name as that of its device; any machine may be called cpu or float32."""
+    host, device = socket.gethostname(), environment.get("device")
+    return f"environment holds this machine's name, {host}; leave it out" if host == device != "cpu" else None
 
 
 def _npz(arrays: dict[str, np.ndarray]) -> bytes:

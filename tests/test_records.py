@@ -320,7 +320,17 @@ def test_the_name_of_the_machine_is_refused_and_harmless_text_is_not(tmp_path, m
     records.write(record, folder=tmp_path)
     record["environment"]["device"] = "grace"
     with pytest.raises(ValueError, match="holds this machine's name, grace"):
+        records.storable(record)
+    with pytest.raises(ValueError, match="holds this machine's name, grace"):
         records.write(record, folder=tmp_path, force=True)
+
+
+@pytest.mark.parametrize("host", ["cpu", "float32", "hypo", "photo"])
+def test_a_machine_may_be_called_like_a_word_of_every_record(tmp_path, monkeypatch, host):
+    monkeypatch.setattr(socket, "gethostname", lambda: host)
+    record = a_record(held_out="photo")
+    record["environment"] |= {"device": "cpu", "precision": "float32"}
+    assert records.read(records.write(record, folder=tmp_path))
 
 
 def test_find_goes_by_the_whole_identity(tmp_path):

@@ -190,6 +190,7 @@ def _enough_memory(folder: Path | None = None) -> Iterator[None]:
             "allocate memory",
             "could not create a primitive",
             "could not execute a primitive",
+            "Storage size calculation overflowed",
         )
         ours = isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in str(error) for word in words)
         if not (ours or isinstance(error.__context__, MemoryError)):  # torch.save raises another while it cleans up
@@ -240,6 +241,7 @@ def train(
         "selection": "validation",
         "environment": environment,
     }
+    records.storable(record)
     _fit(trainer, folder, good)
     finals, embeddings = _finish(trainer, root)
     cost = {
