@@ -91,11 +91,21 @@ def source(
 
 
 def _saved(numbers: pd.DataFrame) -> pd.DataFrame:
-    """A frame as its CSV holds it: records by the names of their files."""
-    if "origins" not in numbers:
-        return numbers
-    names = numbers["origins"].map(lambda own: " ".join(origin.file for origin in own), na_action="ignore")
-    return numbers.assign(origins=names).rename(columns={"origins": "files"})
+    """A frame as its CSV holds it: records by the names of their files, and no text that a spreadsheet computes."""
+    if "origins" in numbers:
+        names = numbers["origins"].map(lambda own: " ".join(origin.file for origin in own), na_action="ignore")
+        numbers = numbers.assign(origins=names).rename(columns={"origins": "files"})
+    text = numbers.select_dtypes(exclude="number")
+    saved = numbers.rename(index=_no_formula, columns=_no_formula)
+    for name in text:
+        if any(_no_formula(value) is not value for value in text[name]):
+            saved[_no_formula(name)] = text[name].map(_no_formula).to_numpy()
+    return saved
+
+
+def _no_formula(value: Any) -> Any:
+    """A name of a reader's folder that a spreadsheet would take for a formula, after the sign that makes it text."""
+    return f"'{value}" if isinstance(value, str) and re.match(r"[=@+-](?![-+±\d.,%\[\] ]*$)", value) else value
 
 
 def banner(*lines: str) -> str:
