@@ -217,7 +217,7 @@ def _sweep(args: argparse.Namespace) -> int:
     from itertools import product
 
     from hypo.config import configure
-    from hypo.data.benchmarks import REGISTRY, listed, own_folder
+    from hypo.data.benchmarks import REGISTRY, listed, own_folder, refuse_size
     from hypo.training import evidence
     from hypo.training.engine import choose_scale, recorded, run, settled
     from hypo.training.trainer import TrainingError
@@ -236,9 +236,10 @@ def _sweep(args: argparse.Namespace) -> int:
         grid += [point | {"held_out": domain} for domain in (own if each else [point["held_out"]])]
     for point in grid:  # a mistake in the last one is found before the first is run
         config = configure(**{"scale": choose_scale(point["benchmark"], args.root)} | point)
-        on_digits = config.scale == "demo" and config.benchmark in REGISTRY
-        if len(valid := domains["digits" if on_digits else config.benchmark]) > 1:
+        data = "digits" if config.scale == "demo" and config.benchmark in REGISTRY else config.benchmark
+        if len(valid := domains[data]) > 1:
             one_of(f"held_out domain of {config.benchmark}", config.held_out, [*valid, "none"])
+        refuse_size(data, config.size)
     several = [name for name in grid[0] if len({point[name] for point in grid}) > 1]
     grid = [point | {"held_out": _held_out(point["benchmark"], point["held_out"])} for point in grid]
     by_workflow = evidence.snakefile() is not None and not args.force
@@ -324,6 +325,7 @@ def _configure_verify(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> 
 
 
 def _verify(args: argparse.Namespace) -> int:
+    from glob import escape
     from pathlib import Path
 
     from hypo import records
@@ -333,7 +335,7 @@ def _verify(args: argparse.Namespace) -> int:
     given = args.record or records.name_of(identity(configure("digits", "hypo", "cartoon", "demo"), ""))
     path = Path(given)
     if not path.is_file():
-        found = sorted(records.folder().glob(f"{path.stem}*.json"))
+        found = sorted(records.folder().glob(f"{escape(path.stem)}*.json"))
         if len(found) != 1:
             names = sorted(path.stem for path in records.folder().glob("*.json"))
             one_of("record", given, names) if not found else None

@@ -69,6 +69,7 @@ def test_data_shows_what_is_present_and_fetches_it_no_more(tmp_path, capsys):
         (["data", "pacs", "--from", "x"], "leave --from out"),
         (["data", "--from", "x"], "--from needs a benchmark"),
         (["data", "--rooot"], "unknown argument of `hypo data` '--rooot': did you mean --root?"),
+        (["verify", "*"], "unknown record '*'"),
         ([], "command"),
     ],
 )

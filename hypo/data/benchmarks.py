@@ -297,9 +297,7 @@ def load(
         raise ValueError(
             f"{name} is for testing only: load {CORRUPTED[name]} and use corrupted({name!r}, ...) beside it"
         )
-    if name in ("digits", "cifar10") and size not in (None, 32):
-        demo = ", as at demo scale" if name == "digits" else ""
-        raise ValueError(f"{name} is 32 pixels wide, not {size}: set size to 32{demo}")
+    refuse_size(name, size)
     if name == "digits":
         return _digits()
     if name not in REGISTRY:
@@ -334,6 +332,13 @@ def differences(counts: Mapping[str, int], published: Mapping[str, int]) -> list
 def per_class(counts: Mapping[str, Iterable[int]], class_names: Iterable[str]) -> dict[str, int]:
     """{domain: counts in the order of the classes} -> {domain/class: count}."""
     return {f"{d}/{c}": n for d, row in counts.items() for c, n in zip(class_names, row, strict=True)}
+
+
+def refuse_size(name: str, size: int | None) -> None:
+    """Refuse a width in pixels that a benchmark's images do not come in."""
+    if name in ("digits", "cifar10") and size not in (None, 32):
+        demo = ", as at demo scale" if name == "digits" else ""
+        raise ValueError(f"{name} is 32 pixels wide, not {size}: set size to 32{demo}")
 
 
 def refuse_incomplete(images: ImageSet) -> None:

@@ -16,6 +16,7 @@ from hypo.display import banner
 from hypo.report import text
 from hypo.suggest import one_of, sentence
 from hypo.training.engine import choose_scale, recorded, run
+from hypo.training.trainer import TrainingError
 
 PLAIN = (str, int, float, bool, type(None))
 
@@ -52,7 +53,10 @@ class Page:
     def run(self, **overrides: Any) -> pd.Series:
         """The page's run, trained now if need be, with `overrides` of its configuration: a row of `hypo.runs.load`."""
         chosen = {name: getattr(self.config, name) for name in MAIN}
-        return runs.of(run(**chosen | self.overrides | overrides))
+        try:
+            return runs.of(run(**chosen | self.overrides | overrides))
+        except TrainingError as error:
+            raise ParameterError(sentence(error)) from None
 
     def images(self) -> ImageSet | None:
         """The images behind the run, None when they are not on this machine."""

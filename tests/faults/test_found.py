@@ -1,6 +1,8 @@
 """Faults that were found by trying, each kept out by a test: wrong numbers, lost work, crashes, misleading messages."""
 
+import base64
 import contextlib
+import io
 import os
 import re
 from pathlib import Path
@@ -354,6 +356,21 @@ def test_names_of_folders_are_text_wherever_they_are_shown():
         assert not re.search(r'<[^>]*" onload="', visible)
 
 
+def test_names_of_folders_are_no_formulas_in_a_spreadsheet():
+    import pandas as pd
+
+    names = ["=cmd()", "@a", "-2+3+cmd|'a'!A0", "+b", "-1.5", "+2.0 [+1, +3]", "a=b"]
+    counts = pd.DataFrame(np.eye(len(names), dtype=int), pd.Index(names, name="class"), names)
+    cells = pd.DataFrame({"class": names, "value": -1.5})
+    for frame, odd in ((counts, 8), (cells, 4)):
+        encoded = re.search(r"base64,([\w+/=]*)", show(Table(frame, "it", "", [])).text)[1]
+        saved = pd.read_csv(io.BytesIO(base64.b64decode(encoded)))
+        fields = [*saved, *saved["class"]]
+        assert sum(field.startswith("'") for field in fields) == odd and not any(map(re.compile("[=@]").match, fields))
+        assert [*saved["class"]] == [f"'{name}" for name in names[:4]] + names[4:]
+        assert (saved.select_dtypes("number").to_numpy() == frame.select_dtypes("number").to_numpy()).all()
+
+
 def test_names_of_folders_are_no_formulas_in_any_figure():
     import pandas as pd
 
@@ -424,6 +441,20 @@ def test_a_network_that_takes_one_size_only_says_so(tmp_path, capsys):
     assert "vit_b_32 takes no images of" in capsys.readouterr().err
 
 
+def test_a_network_that_no_memory_holds_is_one_sentence(tmp_path, capsys):
+    folder_of(tmp_path / "mine", per_class=2)
+    assert cli.main(["train", *words(benchmark="mine", held_out="street", **QUICK | {"width": 1e9})]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("hypo: there is not enough memory for this run") and said.count("\n") == 1
+
+
+def test_a_page_on_a_folder_that_is_too_small_for_a_batch_says_so_in_one_sentence(tmp_path):
+    folder_of(tmp_path / "mine", per_class=2)
+    page = begin({"benchmark": "mine", "held_out": "street", "scale": "demo"}, "pacs")
+    with pytest.raises(ParameterError, match="training images are fewer than one batch of 64; lower batch_size"):
+        page.run()
+
+
 @pytest.mark.parametrize(
     "grid, sentence",
     [
@@ -436,6 +467,7 @@ def test_a_network_that_takes_one_size_only_says_so(tmp_path, capsys):
             "held_out domain of pacs 'street'",
         ),
         (["--jobs", "0"], "--jobs must be at least 1, not 0"),
+        (["--benchmark", "mine,digits", "--held-out", "each"], "digits is 32 pixels wide, not 16"),
     ],
 )
 @pytest.mark.usefixtures("never")
