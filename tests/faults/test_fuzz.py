@@ -192,10 +192,11 @@ def pictures() -> list[bytes]:
         found.append(buffer.getvalue())
     huge = bytearray(found[0])
     huge[16:24] = (60_000).to_bytes(4, "big") * 2  # a header that promises 60,000 x 60,000 pixels
-    return [*found, bytes(huge)]
+    picture.crop((0, 0, 1, 1)).save(single := io.BytesIO(), "PNG")
+    return [*found, bytes(huge), single.getvalue()]
 
 
-@fuzzed("image", which=st.integers(0, 9), changes=damages | st.just([]))
+@fuzzed("image", which=st.integers(0, 10), changes=damages | st.just([]))
 def test_a_damaged_image(which, changes):
     path = scratch() / "x.png"
     path.write_bytes(damaged(pictures()[which], changes))
@@ -204,6 +205,12 @@ def test_a_damaged_image(which, changes):
     return found is not None
 
 
+KINDS = {  # of a member: in a tar, and its mode in a zip, which has no hard links
+    "file": (tarfile.REGTYPE, 0o100644),
+    "link": (tarfile.SYMTYPE, 0o120777),
+    "hard link": (tarfile.LNKTYPE, 0o120777),
+    "device": (tarfile.CHRTYPE, 0o020644),
+}
 names = st.sampled_from(
     [
         "a/b.png",
@@ -224,7 +231,7 @@ names = st.sampled_from(
 
 @fuzzed(
     "archive",
-    files=st.lists(st.tuples(names, st.binary(max_size=20), st.sampled_from(["file", "link", "device"])), max_size=4),
+    files=st.lists(st.tuples(names, st.binary(max_size=20), st.sampled_from([*KINDS])), max_size=4),
     kind=st.sampled_from(["zip", "tar", "tar.gz", "tar.bz2", "tar.xz"]),
     changes=damages | st.just([]),
 )
@@ -253,15 +260,15 @@ def packed(files: list[tuple[str, bytes, str]], kind: str) -> bytes:
         with zipfile.ZipFile(buffer, "w") as archive:
             for name, content, what in files:
                 info = zipfile.ZipInfo(name or "x")
-                info.external_attr = {"file": 0o100644, "link": 0o120777, "device": 0o020644}[what] << 16
+                info.external_attr = KINDS[what][1] << 16
                 archive.writestr(info, content)
         return buffer.getvalue()
     with tarfile.open(fileobj=buffer, mode=f"w:{kind.partition('.')[2]}") as archive:
         for name, content, what in files:
             info = tarfile.TarInfo(name)
             info.size = len(content) if what == "file" else 0
-            info.type = {"file": tarfile.REGTYPE, "link": tarfile.SYMTYPE, "device": tarfile.CHRTYPE}[what]
-            info.linkname = "/etc/passwd" if what == "link" else ""
+            info.type = KINDS[what][0]
+            info.linkname = "" if what in ("file", "device") else "/etc/passwd"
             archive.addfile(info, io.BytesIO(content))
     return buffer.getvalue()
 

@@ -32,7 +32,7 @@ from data.test_download import CONTENT, MD5, Server, tar_of, zip_of
 from made import a_record
 from own_folder import folder_of
 from test_book import write as write_book
-from training.helpers import SERVER, die, die_beside_rename, die_in_write, outcome, same, start
+from training.helpers import SERVER, die_beside_rename, die_in_write, outcome, same, start
 
 from hypo import records
 from hypo.data import cache, download
@@ -40,6 +40,7 @@ from hypo.data.folders import scan
 
 Trial = Callable[[Path, random.Random], tuple[int, str]]
 RUN = {"epochs": 2}
+SIGNALS = (signal.SIGKILL, signal.SIGTERM)
 UNDISTURBED = "the record of the undisturbed run"
 SENTENCE = "one sentence, and then the record of the undisturbed run"
 
@@ -101,8 +102,8 @@ def killed_in_a_checkpoint(folder: Path, chance: random.Random) -> tuple[int, st
     return 1, UNDISTURBED
 
 
-def die_at_record(suffix: str, after: bool) -> None:
-    """From now on, be killed right before a file of this kind gets its name, or right after."""
+def die_at_record(suffix: str, after: bool, number: int = signal.SIGKILL) -> None:
+    """From now on, be ended by this signal right before a file of this kind gets its name, or right after."""
     true_replace = Path.replace
 
     def replace(path: Path, target: Path) -> Path:
@@ -110,17 +111,16 @@ def die_at_record(suffix: str, after: bool) -> None:
             return true_replace(path, target)
         if after:
             true_replace(path, target)
-        return die()
+        return os.kill(os.getpid(), number)
 
     Path.replace = replace
 
 
 def killed_in_writing_a_record(folder: Path, chance: random.Random) -> tuple[int, str]:
-    process = start(
-        folder, functools.partial(die_at_record, chance.choice([".npz", ".json"]), chance.random() < 0.5), **RUN
-    )
+    suffix, after, number = chance.choice([".npz", ".json"]), chance.random() < 0.5, chance.choice(SIGNALS)
+    process = start(folder, functools.partial(die_at_record, suffix, after, number), **RUN)
     process.join()
-    assert process.exitcode == -signal.SIGKILL
+    assert process.exitcode == -number
     for path in (folder / "records").glob("*.json"):
         records.embeddings(path)
     _agrees(folder)
@@ -159,17 +159,17 @@ def marked(mark: Path, work: Callable, *given: object) -> None:
     work(*given)
 
 
-def _killed_at_work(folder: Path, seconds: float, work: Callable, *given: object) -> bool:
-    """Whether a process was still at work when it was killed, so many seconds after it had begun."""
+def _killed_at_work(folder: Path, chance: random.Random, seconds: float, work: Callable, *given: object) -> bool:
+    """Whether a process was still at work when it was killed, at most so many seconds after it had begun."""
     mark = folder / "begun"
     mark.unlink(missing_ok=True)
     process = SERVER.Process(target=marked, args=(mark, work, *given))
     process.start()
     _wait_for(mark, process)
-    process.join(seconds)
-    process.kill()
+    process.join(chance.uniform(0, seconds))
+    chance.choice([process.kill, process.terminate])()
     process.join()
-    return process.exitcode == -signal.SIGKILL
+    return process.exitcode in (-signal.SIGKILL, -signal.SIGTERM)
 
 
 def _wait_for(mark: Path, process: BaseProcess) -> None:
@@ -181,7 +181,7 @@ def _wait_for(mark: Path, process: BaseProcess) -> None:
 def killed_in_caching(folder: Path, chance: random.Random) -> tuple[int, str]:
     root, *truth = many_images(folder.parent)
     work = (decode_slowly, root, folder / "cache")
-    kills = sum(_killed_at_work(folder, chance.uniform(0, 0.3), *work) for _ in range(6))
+    kills = sum(_killed_at_work(folder, chance, 0.3, *work) for _ in range(6))
     _decodes(root, folder / "cache", *truth)
     return kills, "the same pixels"
 
@@ -208,7 +208,7 @@ def killed_in_downloading(folder: Path, chance: random.Random) -> tuple[int, str
     kills = 0
     with served() as address:
         for _ in range(6):
-            kills += _killed_at_work(folder, chance.uniform(0, 0.2), fetch, f"{address}/slow", folder / "file")
+            kills += _killed_at_work(folder, chance, 0.2, fetch, f"{address}/slow", folder / "file")
             assert not (folder / "file").exists() or (folder / "file").read_bytes() == CONTENT
         fetch(f"{address}/range", folder / "file")
     assert (folder / "file").read_bytes() == CONTENT
@@ -258,7 +258,7 @@ def _killed(words: list[str], folder: Path, chance: random.Random) -> bool:
         process.wait(chance.uniform(0.3, 10))
         return False
     except subprocess.TimeoutExpired:
-        process.send_signal(chance.choice([signal.SIGKILL, signal.SIGTERM]))
+        process.send_signal(chance.choice(SIGNALS))
         process.wait()
         return True
 
@@ -479,9 +479,9 @@ TRIALS: dict[str, Trial] = {
     "SIGKILL at any moment of a run": functools.partial(killed_in_training, signal.SIGKILL),
     "SIGTERM at any moment of a run": functools.partial(killed_in_training, signal.SIGTERM),
     "SIGKILL inside a checkpoint": killed_in_a_checkpoint,
-    "SIGKILL inside the writing of a record": killed_in_writing_a_record,
-    "SIGKILL while images are cached": killed_in_caching,
-    "SIGKILL while a file is downloaded": killed_in_downloading,
+    "SIGKILL or SIGTERM inside the writing of a record": killed_in_writing_a_record,
+    "SIGKILL or SIGTERM while images are cached": killed_in_caching,
+    "SIGKILL or SIGTERM while a file is downloaded": killed_in_downloading,
     "SIGKILL or SIGTERM while a page is made": killed_in_making_a_page,
     "SIGKILL or SIGTERM while a book is built": killed_in_building_a_book,
     "a full disk": full_disk,
