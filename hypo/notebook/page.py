@@ -16,7 +16,6 @@ from hypo.display import banner
 from hypo.report import text
 from hypo.suggest import one_of, sentence
 from hypo.training.engine import choose_scale, recorded, run
-from hypo.training.trainer import TrainingError
 
 PLAIN = (str, int, float, bool, type(None))
 
@@ -55,7 +54,7 @@ class Page:
         chosen = {name: getattr(self.config, name) for name in MAIN}
         try:
             return runs.of(run(**chosen | self.overrides | overrides))
-        except TrainingError as error:
+        except (ValueError, OSError) as error:
             raise ParameterError(sentence(error)) from None
 
     def images(self) -> ImageSet | None:

@@ -448,11 +448,15 @@ def test_a_network_that_no_memory_holds_is_one_sentence(tmp_path, capsys):
     assert said.startswith("hypo: there is not enough memory for this run") and said.count("\n") == 1
 
 
-def test_a_page_on_a_folder_that_is_too_small_for_a_batch_says_so_in_one_sentence(tmp_path):
+@pytest.mark.usefixtures("never")
+def test_a_page_whose_data_is_too_small_or_incomplete_says_so_in_one_sentence(tmp_path):
     folder_of(tmp_path / "mine", per_class=2)
     page = begin({"benchmark": "mine", "held_out": "street", "scale": "demo"}, "pacs")
     with pytest.raises(ParameterError, match="training images are fewer than one batch of 64; lower batch_size"):
         page.run()
+    folder_of(tmp_path / "data" / "PACS", PACS, [f"class{i}" for i in range(7)], per_class=2)
+    with pytest.raises(ParameterError, match="pacs is incomplete: art_painting"):
+        begin({"held_out": "photo", "scale": "cpu", "weights": None}, "pacs").run()
 
 
 @pytest.mark.parametrize(
