@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -110,22 +111,32 @@ def epsilon_table(frame: pd.DataFrame | None = None) -> Table:
 
 
 def neighbourhoods(frame: pd.DataFrame, z: np.ndarray) -> dict[tuple[str, str], float]:
-    """Every measure of neighbourhood, by (measure, samples): of the training domains' test samples, and of all.
+    """Every measure of neighbourhood, by (measure, samples): of the training domains' test samples, and of all; NaN
+    where they are too few.
 
     frame  of `samples`; z (N, d) their embeddings
     """
     values = {}
     for which, chosen in (("training domains", frame["part"] == "id_test"), ("all domains", frame["part"] != "")):
         some, y, e = z[chosen], frame["class"][chosen].to_numpy(), frame["domain"][chosen].to_numpy()
-        values[APART, which] = silhouette(some, y)
-        values[ALIKE, which] = purity(some, y)
-        values[MIXED, which] = mixing(some, y, e)
+        values[APART, which] = _or_nan(silhouette, some, y)
+        values[ALIKE, which] = _or_nan(purity, some, y)
+        values[MIXED, which] = _or_nan(mixing, some, y, e)
     return values
+
+
+def _or_nan(measure: Callable[..., float], *given: np.ndarray) -> float:
+    try:
+        return measure(*given)
+    except ValueError:
+        return float("nan")
 
 
 def in_words(values: pd.DataFrame) -> str:
     """What `neighbourhoods`, one column per method, says of the paper's two observations on Figure 4."""
     rows = {name: values.xs("all domains", level=1).loc[name] for name in (MIXED, APART)}
+    if any(row.isna().any() for row in rows.values()):
+        return "This run has too few test images for the paper's two observations: a value that is missing needs more."
     higher = {name: row["HYPO"] > row["ERM"] for name, row in rows.items()}
     said = {name: f"({text.number(row['HYPO'], 2)} against {text.number(row['ERM'], 2)})" for name, row in rows.items()}
     against = values[values["HYPO"] < values["ERM"]]

@@ -82,7 +82,8 @@ def alike(frame: pd.DataFrame, run: pd.Series) -> pd.DataFrame:
 def valley_example(frame: pd.DataFrame, run: pd.Series) -> pd.Series:
     """Of the runs like `run` the one whose valley begins latest and holds several evaluations; `run` if none does."""
     here = alike(frame, run)
-    wide = here[[bool(span["valley"]) and span["evaluations"] > 2 for span in here["swad.interval"]]]
+    several = here["swad.interval"].map(lambda span: bool(span["valley"]) and span["evaluations"] > 2)
+    wide = here[several.astype(bool)]
     starts = wide["swad.interval"].map(lambda span: span["first"] / span["last"])
     return wide.loc[starts.idxmax()] if len(wide) else run
 

@@ -29,7 +29,7 @@ from hypo.figures.geometry import heatmaps
 from hypo.figures.problem import problem
 from hypo.figures.results import confusion_matrix, dots
 from hypo.notebook.page import ParameterError, begin
-from hypo.report import benchmarks, cost, text
+from hypo.report import benchmarks, cost, geometry, sensitivity, text
 from hypo.report.named import named
 from hypo.report.run import confusion, outcomes, without_embeddings
 from hypo.report.table import Table, render
@@ -446,6 +446,17 @@ def test_a_network_that_no_memory_holds_is_one_sentence(tmp_path, capsys):
     assert cli.main(["train", *words(benchmark="mine", held_out="street", **QUICK | {"width": 1e9})]) == 2
     said = capsys.readouterr().err
     assert said.startswith("hypo: there is not enough memory for this run") and said.count("\n") == 1
+
+
+def test_a_run_of_few_images_that_is_not_at_the_defaults_has_a_page_too(tmp_path):
+    import pandas as pd
+
+    run = runs.of(hypo.run(folder_of(tmp_path / "mine"), "erm", "street", **QUICK))
+    found = geometry.stored(run)
+    values = geometry.neighbourhoods(geometry.samples(run, found), found.z)
+    assert np.isnan(values[geometry.ALIKE, "training domains"]) and np.isfinite(values[geometry.ALIKE, "all domains"])
+    assert "too few test images" in geometry.in_words(pd.DataFrame({"HYPO": values, "ERM": values}))
+    assert sensitivity.valley_example(runs.load(), run)["path"] == run["path"]
 
 
 @pytest.mark.usefixtures("never")
