@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.optim.swa_utils import get_swa_multi_avg_fn
 
 OPTIMUM_PATIENCE, OVERFIT_PATIENCE, TOLERANCE = 3, 6, 1.3  # N_s, N_e, r
+OTHER_TOLERANCES = {"vlcs": 1.2}
+"""Benchmarks for which the authors take another r."""
 Mean = tuple[dict[str, Tensor], int]
 """A mean of state dicts, and how many steps it is of."""
 
@@ -51,7 +53,8 @@ class Swad:
     recomputed with the averaged network (`refit`).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, benchmark: str = "") -> None:
+        self.r = OTHER_TOLERANCES.get(benchmark, TOLERANCE)
         self.losses: list[float] = []
         self.means: dict[int, Mean] = {}  # by the evaluation that ended it, in order
         self.open: Mean = {}, 0
@@ -74,7 +77,7 @@ class Swad:
         weights, steps = self.open
         self.means[last] = {name: value.cpu() for name, value in weights.items()}, steps
         self.open = {}, 0
-        start, end = interval(self.losses)
+        start, end = interval(self.losses, r=self.r)
         oldest = min(start, last - OPTIMUM_PATIENCE + 2)
         self.means = {i: mean for i, mean in self.means.items() if oldest <= i <= end}
         inside = last - OVERFIT_PATIENCE
@@ -83,12 +86,12 @@ class Swad:
 
     def found(self) -> tuple[int, int, bool]:
         """First and last evaluation that is averaged, and whether they are a valley or, without one, the last alone."""
-        start, end = interval(self.losses)
+        start, end = interval(self.losses, r=self.r)
         return start, end, start + OPTIMUM_PATIENCE <= len(self.losses)
 
     def average(self) -> dict[str, Tensor]:
         """The mean over the steps of the valley, as found so far."""
-        start, _ = interval(self.losses)
+        start, _ = interval(self.losses, r=self.r)
         return functools.reduce(_merged, (mean for i, mean in self.means.items() if i >= start))[0]
 
     def state_dict(self) -> dict[str, Any]:

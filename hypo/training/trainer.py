@@ -130,7 +130,7 @@ class Trainer:
         self.reader = ReadAhead(self.read) if device.type == "cuda" else None
         """Reads the next batch while a GPU works; a CPU has no time to spare."""
         self.evaluator = Evaluator(images, parts, device, self.precision)
-        self.swad = Swad()
+        self.swad = Swad(config.benchmark)
         self.step_count, self.trained_images = 0, 0
         self.seconds, self.evaluation_seconds = 0.0, 0.0
         self.sums: dict[str, Any] = {}

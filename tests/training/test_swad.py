@@ -63,6 +63,15 @@ def test_interval_of_curves_made_by_hand(losses, expected):
     assert interval(losses) == expected
 
 
+@pytest.mark.parametrize("benchmark, last", [("pacs", 9), ("vlcs", 3)])
+def test_on_vlcs_the_valley_ends_at_the_authors_lower_tolerance(benchmark, last):
+    swad = Swad(benchmark)
+    for loss, state in zip([5, 1, 1, 1] + [1.25] * 6, weights(10, 0), strict=True):
+        swad.step(state)
+        swad.evaluated(loss)
+    assert swad.found() == (1, last, True)
+
+
 def weights(steps: int, seed: int) -> list[dict[str, Tensor]]:
     """A trajectory of state dicts."""
     values = torch.randn(steps, 2, 3, generator=torch.Generator().manual_seed(seed)).cumsum(0)
