@@ -13,6 +13,9 @@ from hypo.report.benchmarks import columns_of, numbers
 from hypo.report.table import PAPER, Table
 from hypo.runs.statistics import Correlation, rank_correlation
 
+UNREGISTERED = {"gvrt": "not run: needs a text for each image"}
+"""Printed methods that cannot be run, and why."""
+
 
 def standings(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
     """Every method that the paper prints on a benchmark or that is registered, at each scale that has runs.
@@ -113,5 +116,5 @@ def _spread(both: pd.DataFrame) -> str:
 
 def _missing(line: Any, total: int) -> str:
     if line.algorithm not in ALGORITHMS:
-        return "cannot be run"
+        return UNREGISTERED[line.algorithm]
     return f"{line.columns} of {total} domains" if line.columns else text.NOT_RUN
