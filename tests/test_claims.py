@@ -241,6 +241,16 @@ def test_one_contradicted_comparison_decides_though_others_are_not_run(tmp_path)
     assert at_cpu(tmp_path, rule)["outcome"] == "contradicted"
 
 
+def test_a_method_that_cannot_be_run_is_left_out_and_named(tmp_path):
+    pairs(tmp_path, (2.0, 2.1))
+    for seed in (0, 1):
+        run(tmp_path, 0.3 + seed / 100, {"algorithm": "vne"}, seed=seed)
+    found = at_cpu(tmp_path, compare(HYPO, {"algorithm": ["erm", "gvrt", "vne"]}))
+    assert found["outcome"] == "supported"
+    assert found["evidence"].startswith("of 2 comparisons 2 supported;")
+    assert found["evidence"].endswith("; left out, since it cannot be run: GVRT")
+
+
 def test_below_is_above_turned_round(tmp_path):
     for seed in (0, 1, 2):
         run(tmp_path, 0.5, seed=seed, epsilon_hat=0.05 + seed / 1000)

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from hypo import runs
+from hypo.algorithms import ALGORITHMS
 from hypo.claims.checks import CHECKS
 from hypo.claims.evidence import CONTRADICTED, INCONCLUSIVE, NOT_RUN, SUPPORTED, Evidence, Finding, together
 from hypo.claims.statements import many, printed, settings
@@ -38,10 +39,14 @@ def decided(low: float, high: float, above: bool) -> str:
 
 
 def _compare(rule: dict[str, Any], frame: pd.DataFrame) -> Evidence:
-    """Every setting of `of` leads every setting of the other side in every measure, in paired runs."""
+    """Every setting of `of` leads every setting of the other side in every measure, in paired runs.
+
+    A method that cannot be run, GVRT, is left out if there are others: else it alone would keep a claim undecided.
+    """
     above = "above" in rule
     others = settings(rule["above" if above else "below"])
-    combinations = [*itertools.product(many(rule["measure"]), settings(rule["of"]), others)]
+    possible = [setting for setting in others if setting.get("algorithm", "hypo") in ALGORITHMS] or others
+    combinations = [*itertools.product(many(rule["measure"]), settings(rule["of"]), possible)]
     found = [_lead(frame, measure, of, than, above) for measure, of, than in combinations]
     ran = tuple(finding for finding in found if finding is not None)
     outcome = together(NOT_RUN if finding is None else finding.outcome for finding in found)

@@ -217,7 +217,14 @@ def evidence(line: Any) -> str:
     outcomes = [finding.outcome for finding in found.findings] + ["not run"] * (found.asked - len(found.findings))
     counts = [f"{outcomes.count(each)} {each}" for each in OUTCOMES if each in outcomes]
     of = f"{text.measures([weakest.measure])} of {text.label(weakest.of)} minus {text.label(weakest.than)}"
-    return f"of {found.asked} comparisons {', '.join(counts)}; weakest: {of} {measured(weakest)}"
+    left_out = f"; left out, since it cannot be run: {', '.join(names)}" if (names := _unknown(found)) else ""
+    return f"of {found.asked} comparisons {', '.join(counts)}; weakest: {of} {measured(weakest)}{left_out}"
+
+
+def _unknown(found: Evidence) -> list[str]:
+    """Methods that a rule names and that are not registered."""
+    names = [setting.get("algorithm", "hypo") for setting in found.missing]
+    return [paper.method_name(name) for name in names if name not in ALGORITHMS]
 
 
 def measured(finding: Finding) -> str:
@@ -274,8 +281,7 @@ def _counted(found: Evidence) -> str:
 def missing(found: Evidence, line: Any) -> str:
     """How to make the first setting that has no run, how many others there are, and what is not implemented."""
     known = [setting for setting in found.missing if setting.get("algorithm", "hypo") in ALGORITHMS]
-    unknown = [paper.method_name(setting["algorithm"]) for setting in found.missing if setting not in known]
-    parts = []
+    parts, unknown = [], _unknown(found)
     if known:
         others = f", and {len(known) - 1} other setting{'s' if len(known) > 2 else ''}" if len(known) > 1 else ""
         parts.append(f"`{command(known[0], line)}`{others}")
