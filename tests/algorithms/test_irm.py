@@ -104,6 +104,13 @@ def test_in_a_short_training_the_penalty_waits_longer(algorithm):
     assert shares == {"demo": 0.5, "cpu": 0.5, "paper": 0.1}
 
 
+def test_from_random_weights_the_penalty_is_weaker_and_vrex_keeps_its_own():
+    def weights(algorithm):
+        return [configure("pacs", algorithm, "photo", scale).method.penalty for scale in ("demo", "cpu", "paper")]
+
+    assert weights("irm") == [10, 100, 100] and weights("vrex") == [10, 10, 10]
+
+
 def test_a_flat_loss_has_no_gradient_and_no_nan():
     logits = torch.zeros(3, 2, dtype=torch.float64, requires_grad=True)
     risk = logits.square().sum()
