@@ -8,31 +8,36 @@ from hypo import paper, records, runs
 from hypo.algorithms import ALGORITHMS
 from hypo.report import text
 from hypo.report.table import Table
+from hypo.runs.statistics import rank_correlation
 
 RULES = {"validation": "epoch chosen on validation", "last": "last epoch", "swad": "SWAD"}
 LEAD = "HYPO minus ERM"
+FEW = 5  # methods whose orders are written out
 
 
 def by_rule(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
-    """OOD accuracy of the methods run on a benchmark under each rule, over the domains and seeds of HYPO and ERM.
+    """OOD accuracy of the methods run on a benchmark under each rule, averaged over the domains of HYPO and ERM.
 
     frame    runs; those at their scale's defaults where None
-    Returns  one row per scale, data, row (a method, or LEAD in points) and rule, with the fields of `summarise`; a
-             method that lacks one of these domains and seeds is left out
+    Returns  one row per scale, data, row (a method, or LEAD in points) and rule, with the fields of `summarise`: of a
+             method over its seeds that have all these domains, of the lead over pairs of runs. A method without such a
+             seed is left out
     """
     frame = runs.load(at_defaults=True) if frame is None else frame
     here, parts = frame[(frame["benchmark"] == benchmark) & (frame["held_out"] != "")], []
     for _, own in here.groupby(["scale", "data"], sort=False):
-        keys = {name: {*zip(of["held_out"], of["seed"], strict=True)} for name, of in own.groupby("algorithm")}
-        shared = keys.get("hypo", set()) & keys.get("erm", set()) or keys.get("hypo", set())
-        known = [name for name in ALGORITHMS if shared and shared <= keys.get(name, set())]
-        own = own[[key in shared for key in zip(own["held_out"], own["seed"], strict=True)]]
+        domains = {name: {*of["held_out"]} for name, of in own.groupby("algorithm")}
+        shared = domains.get("hypo", set()) & domains.get("erm", set()) or domains.get("hypo", set())
         for rule in RULES:
-            sides = {name: {"algorithm": name, "rule": rule} for name in known}
-            rows = {name: runs.values(own, side, "ood_accuracy") for name, side in sides.items()}
-            if {"hypo", "erm"} <= {*known}:
+            sides = {name: {"algorithm": name, "rule": rule} for name in ALGORITHMS if name in domains}
+            single = {name: runs.values(own, side, "ood_accuracy") for name, side in sides.items()}
+            rows = {
+                name: runs.averages(of.assign(column=of["held_out"]), [*shared], ["scale", "data", "seed"])
+                for name, of in single.items()
+            }
+            if {"hypo", "erm"} <= {*sides}:
                 rows[LEAD] = runs.leads(own, sides["hypo"], sides["erm"])
-            parts += [single.assign(row=name, rule=rule) for name, single in rows.items()]
+            parts += [of.assign(row=name, rule=rule) for name, of in rows.items()]
     columns = ["scale", "data", "row", "rule"]
     single = pd.concat(parts) if parts else runs.values(here[:0], {}, "ood_accuracy").assign(row="", rule="")
     return runs.summarise(single, columns)
@@ -41,36 +46,52 @@ def by_rule(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
 def table(benchmark: str, frame: pd.DataFrame | None = None) -> Table:
     """`by_rule` as a page shows it."""
     found = by_rule(benchmark, frame)
-    cells = [(text.difference if line.row == LEAD else text.cell)(line) for line in found.itertuples()]
+    cells = [text.difference(line) if line.row == LEAD else text.cell(line, own_n=True) for line in found.itertuples()]
     names = [name if name == LEAD else paper.method_name(name) for name in found["row"]]
     wide = found.assign(cell=cells, method=names, rule=found["rule"].map(RULES))
     shown = wide.pivot_table(index=["scale", "method"], columns="rule", values="cell", aggfunc="first", sort=False)
     shown = shown.rename_axis(columns=None).reset_index()
     caption = (
         f"OOD accuracy in % on {text.data(benchmark)} under three rules that choose the weights of a run: mean over "
-        "held-out domains ± standard deviation over seeds. Methods that lack a domain or seed of HYPO and ERM are left "
-        "out. Differences are in points, with 95% intervals."
+        "held-out domains ± standard deviation over n seeds. Methods that lack a domain of HYPO and ERM are left out. "
+        "Differences are in points over pairs of runs, with 95% intervals."
     )
     return Table(shown, f"rules-{benchmark}", caption, found["origins"], found, labels=2)
 
 
 def order(benchmark: str, frame: pd.DataFrame | None = None) -> str:
-    """A sentence per scale: the methods under each rule, the best first, or that there are none to compare."""
+    """A sentence per scale: the methods under each rule, the best first, or how far the orders of many agree; or that
+    there are none to compare."""
     found, said = by_rule(benchmark, frame).query("row != @LEAD"), []
     for (scale, _), own in found.groupby(["scale", "data"], sort=False):
+        values = own.pivot_table(index="row", columns="rule", values="value", sort=False)[[*RULES]]
         orders = {
-            rule: tuple(paper.method_name(name) for name in of.sort_values("value", ascending=False)["row"])
-            for rule, of in own.groupby("rule", sort=False)
+            rule: tuple(paper.method_name(name) for name in of.sort_values(ascending=False, kind="stable").index)
+            for rule, of in values.items()
         }
-        if len(next(iter(orders.values()))) < 2:
+        if len(values) < 2 or "hypo" not in values.index:
             continue
         where = f"On {text.data(benchmark)} at {scale} scale"
         if len({*orders.values()}) == 1:
             said.append(f"{where} the order is the same under every rule: {', '.join(next(iter(orders.values())))}.")
-        else:
+        elif len(values) <= FEW:
             each = [f"{', '.join(names)} ({RULES[rule]})" for rule, names in orders.items()]
             said.append(f"{where} the order depends on the rule: {'; '.join(each)}.")
-    return " ".join(said) or f"On {text.data(benchmark)} no two methods share a domain and a seed: there is no order."
+        else:
+            first, *others = RULES
+            agree = [f"{_agreement(values[first], values[rule])} for {RULES[rule]}" for rule in others]
+            places = [f"{text.ordinal(1 + names.index('HYPO'))} ({RULES[rule]})" for rule, names in orders.items()]
+            said.append(
+                f"{where} the order of {len(values)} methods depends on the rule. The rank correlation with the order "
+                f"by the {RULES[first]} is {text.listed(agree)}; HYPO is {text.listed(places)}."
+            )
+    return (
+        " ".join(said) or f"On {text.data(benchmark)} no two methods were run on the same domains: there is no order."
+    )
+
+
+def _agreement(first: pd.Series, second: pd.Series) -> str:
+    return text.number(rank_correlation(first, second).value, 2, sign=True)
 
 
 def alike(frame: pd.DataFrame, run: pd.Series) -> pd.DataFrame:
