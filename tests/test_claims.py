@@ -15,8 +15,10 @@ from made import run as made_run
 from scipy import stats
 
 from hypo import records, runs
-from hypo.claims import OUTCOMES, checks, load, on_digits, overall, printed, verdicts
+from hypo.algorithms import method
+from hypo.claims import OUTCOMES, checks, load, on_digits, overall, printed, settings, verdicts
 from hypo.claims.checks import CHECKS
+from hypo.data.benchmarks import CORRUPTED
 from hypo.data.corruptions import CORRUPTIONS
 from hypo.display.claims import listing
 from hypo.paper import NUMBERS, SECTIONS
@@ -249,6 +251,16 @@ def test_a_method_that_cannot_be_run_is_left_out_and_named(tmp_path):
     assert found["outcome"] == "supported"
     assert found["evidence"].startswith("of 2 comparisons 2 supported;")
     assert found["evidence"].endswith("; left out, since it cannot be run: GVRT")
+
+
+def test_no_rule_asks_for_a_run_that_is_refused():
+    """A method that compares training domains cannot be trained on a benchmark of one."""
+    for given in load():
+        if given.get("benchmark") in CORRUPTED.values():
+            sides = [given["rule"].get(side, {}) for side in ("of", "above", "below")]
+            asked = [setting for side in sides if isinstance(side, dict) for setting in settings(side)]
+            kinds = {method(setting.get("algorithm", "hypo")).sampling for setting in asked}
+            assert kinds <= {"pooled"}, given["id"]
 
 
 def test_below_is_above_turned_round(tmp_path):
