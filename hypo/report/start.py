@@ -20,6 +20,8 @@ from hypo.training.evidence import configured, groups
 START = ("start_temperature", "start_share", "centre", "freeze", "warmup")
 """Fields that say how a training starts."""
 RATES = ["lr", "head_lr"]
+TRIAL = [*RATES, "besides"]
+"""What tells trials of a search apart."""
 SEARCH = ("search", "search, other methods")
 """Headings of the trials on PACS."""
 
@@ -29,6 +31,7 @@ def planned(frame: pd.DataFrame, *headings: str) -> pd.DataFrame:
 
     benchmark, algorithm, held_out, scale, seed, lr and head_lr as configured
     start, setting      what is changed of the scale's defaults, as text: by fields of START, and by all others
+    besides             likewise, by all fields but those of START and RATES
     validation, failed  accuracy in percent of the weights selected on validation, whether the run failed to train; NaN
                         where it was not run
     cosine              mean cosine of two prototypes at the end; NaN likewise
@@ -43,6 +46,8 @@ def planned(frame: pd.DataFrame, *headings: str) -> pd.DataFrame:
         row = {name: fields[name] for name in (*MAIN, *RATES)}
         row["start"] = _start(fields, different)
         row["setting"] = text.settings({name: value for name, value in different.items() if name not in START})
+        beside = {name: value for name, value in different.items() if name not in (*START, *RATES)}
+        row["besides"] = text.settings(beside)
         key = _key(row | {"held_out": fields["held_out"] or "", "changed": different})
         run = known.get(key)
         row |= {"validation": float("nan"), "failed": float("nan"), "cosine": float("nan"), "origins": ()}
@@ -173,10 +178,10 @@ def search_table(frame: pd.DataFrame, headings: Sequence[str] = SEARCH) -> Table
     """Validation accuracy of every trial of a search: one row per method, one column per pair of rates, and which pair
     was chosen."""
     found = trials(frame, headings)
-    found = found.assign(rates=[_rates(lr, head) for lr, head in zip(found["lr"], found["head_lr"], strict=True)])
+    found = found.assign(rates=[_rates(*trial) for trial in found[TRIAL].itertuples(index=False)])
     cells = found.assign(cell=[text.number(value) or text.NOT_RUN for value in found["validation"]])
-    shown = cells.pivot(index="algorithm", columns="rates", values="cell")
-    shown = shown.loc[[*dict.fromkeys(found["algorithm"])], [*dict.fromkeys(found.sort_values(RATES)["rates"])]]
+    shown = cells.pivot(index="algorithm", columns="rates", values="cell").fillna("")
+    shown = shown.loc[[*dict.fromkeys(found["algorithm"])], [*dict.fromkeys(found.sort_values(TRIAL)["rates"])]]
     shown["chosen"] = found[found["chosen"]].set_index("algorithm")["rates"].reindex(shown.index).fillna("")
     shown.index = pd.Index([text.method_name(name) for name in shown.index], name="method")
     (place,) = {*zip(found["benchmark"], found["scale"], found["held_out"], found["seed"], strict=True)}
@@ -198,11 +203,12 @@ def search_in_words(frame: pd.DataFrame, headings: Sequence[str] = SEARCH) -> st
     if counts.nunique() == 1:
         said = [f"Each of {len(counts)} methods has {counts.iloc[0]} trials."]
     chosen = found[found["chosen"]]
-    for (lr, head), own in chosen.groupby(RATES):
+    for (lr, head, besides), own in chosen.groupby(TRIAL):
         names = [text.method_name(name) for name in own["algorithm"]]
         whose = f"all {len(names)}" if len(names) == len(counts) else text.listed(names)
         factor = f", with {head:g} times that for new layers," if head != 1 else ""
-        said.append(f"A rate of {lr:g}{factor} was chosen for {whose}.")
+        more = f" and {besides}" if besides else ""
+        said.append(f"A rate of {lr:g}{factor}{more} was chosen for {whose}.")
     missing = [text.method_name(name) for name in counts.index if name not in set(chosen["algorithm"])]
     if missing:
         said.append(f"Trials of {text.listed(missing)} are missing, so nothing is chosen for them yet.")
@@ -210,7 +216,7 @@ def search_in_words(frame: pd.DataFrame, headings: Sequence[str] = SEARCH) -> st
     other = [
         text.method_name(best.algorithm)
         for best in chosen.itertuples()
-        if (best.lr, best.head_lr) != (usual[best.algorithm].lr, usual[best.algorithm].head_lr)
+        if (best.lr, best.head_lr, best.besides) != (usual[best.algorithm].lr, usual[best.algorithm].head_lr, "")
     ]
     if other:
         said.append(f"The defaults of the scale differ from that for {text.listed(other)}.")
@@ -219,5 +225,6 @@ def search_in_words(frame: pd.DataFrame, headings: Sequence[str] = SEARCH) -> st
     return " ".join(said)
 
 
-def _rates(lr: float, head_lr: float) -> str:
-    return f"{lr:g}" + (f" (× {head_lr:g})" if head_lr != 1 else "")
+def _rates(lr: float, head_lr: float, besides: str) -> str:
+    """A trial in short: 0.003 (× 3), weight=2."""
+    return f"{lr:g}" + (f" (× {head_lr:g})" if head_lr != 1 else "") + (f", {besides}" if besides else "")

@@ -113,6 +113,25 @@ def test_the_search_on_cifar10_has_one_rate_and_no_held_out_domain(tmp_path):
     )
 
 
+def test_trials_may_differ_in_more_than_rates(tmp_path, monkeypatch):
+    """As lambda, which only HYPO has, or the augmentation."""
+    usual = {"benchmark": "pacs", "scale": "cpu", "held_out": "cartoon", "seed": 0}
+    trials = [{"algorithm": "erm"}, {"algorithm": "erm", "augmentation": "crops"}]
+    trials += [{"algorithm": "hypo"}, {"algorithm": "hypo", "weight": 2.0}]
+    monkeypatch.setattr(start, "groups", lambda: {"search": [usual | trial for trial in trials]})
+    for trial, accuracy in zip(trials, (0.8, 0.9, 0.7, 0.6), strict=True):
+        settings = {name: value for name, value in trial.items() if name != "algorithm"}
+        run(tmp_path, algorithm=trial["algorithm"], validation_accuracy=accuracy, settings=settings)
+    frame = runs.load(tmp_path)
+    shown = start.search_table(frame, ["search"]).frame
+    assert shown.loc["ERM", ["0.003 (× 3)", "0.003 (× 3), augmentation=crops"]].tolist() == ["80.0", "90.0"]
+    assert shown.loc["HYPO", "0.003 (× 3), augmentation=crops"] == ""
+    assert shown["chosen"].tolist() == ["0.003 (× 3), augmentation=crops", "0.003 (× 3)"]
+    said = start.search_in_words(frame, ["search"])
+    assert "new layers, and augmentation=crops was chosen for ERM" in said
+    assert said.endswith("The defaults of the scale differ from that for ERM.")
+
+
 @pytest.mark.parametrize(("headings", "held_out"), [(start.SEARCH, "sketch"), (["search, CIFAR-10"], None)])
 def test_the_defaults_of_cpu_scale_are_the_winners_of_the_recorded_search(headings, held_out):
     trials = start.trials(runs.load(), headings)
