@@ -25,8 +25,8 @@ class VNE(Algorithm):
     J. Kim et al.: VNE: an effective method for improving deep representation by manipulating eigenvalue distribution,
     CVPR 2023. They subtract c S, with c above 0 to raise S and below 0 to lower it; both occur in their work, and we
     could not find out which stands behind their numbers on domain generalization. Ours raises it: 0.001 is what public
-    implementations for this task have, though their comments speak of minimising S. They search up to 0.005. As c S is
-    at most 0.001 log d, below 0.01 for d = 1,280, the default is a small change of ERM, and is meant as one.
+    implementations for this task have, though their comments speak of minimising S. One of them
+    searches up to 0.005. As c S is at most 0.001 log d, below 0.01 for d = 1,280, the default is a small change of ERM.
     Avoids: log 0 where eigenvalues vanish (as they do for N < d, or for features that are zero), whose NaN is then
     dropped from the sum, though not from every gradient.
     """
