@@ -104,10 +104,12 @@ def test_every_method_of_the_search_has_the_same_trials():
 
 def test_the_search_on_cifar10_has_one_rate_and_no_held_out_domain(tmp_path):
     cifar = ["search, CIFAR-10"]
-    for lr, accuracy in ((0.03, 0.8), (0.1, 0.9)):
-        run(tmp_path, "cifar10", "erm", None, settings={"lr": lr}, validation_accuracy=accuracy)
+    for settings, accuracy in (({"epochs": 20, "augmentation": "crops"}, 0.8), ({}, 0.9)):
+        run(tmp_path, "cifar10", "erm", None, settings=settings, validation_accuracy=accuracy)
     made = start.search_table(runs.load(tmp_path), cifar)
-    assert [*made.frame.loc["ERM"]] == ["80.0", "90.0", "0.1"] and "corruptions not looked at" in made.caption
+    row = made.frame.loc["ERM"]
+    assert (row["0.1"], row["chosen"]) == ("90.0", "0.1") and "corruptions not looked at" in made.caption
+    assert {*row} == {"80.0", "90.0", "0.1"}
     assert "A rate of 0.1 was chosen for ERM. Trials of HYPO are missing" in start.search_in_words(
         runs.load(tmp_path), cifar
     )
