@@ -185,9 +185,15 @@ def _enough_memory(folder: Path | None = None) -> Iterator[None]:
     """Say of a run that needs more memory than there is which checkpoint is left, and what it could do with less."""
     try:
         yield
-    except (MemoryError, RuntimeError) as error:
+    except (MemoryError, RuntimeError, ImportError) as error:
+        if "torchvision::nms does not exist" in str(error):  # its compiled part was not loaded
+            raise TrainingError(
+                "torchvision cannot be loaded: there is not enough memory for it, or its version does not fit torch's; "
+                "end other programs, or install both as constraints.txt has them"
+            ) from error
         words = (
             "allocate memory",
+            "failed to map segment",  # of a library that is loaded late
             "could not create a primitive",
             "could not execute a primitive",
             "Storage size calculation overflowed",

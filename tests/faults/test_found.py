@@ -209,6 +209,25 @@ def test_a_run_without_memory_names_the_checkpoint_and_loads_nothing(tmp_path, m
         assert capsys.readouterr().err.startswith("hypo: there is not enough memory")
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("operator torchvision::nms does not exist"), "hypo: torchvision cannot be loaded: there is not"),
+        (ImportError("_ufuncs.so: failed to map segment from shared object"), "hypo: there is not enough memory"),
+    ],
+)
+def test_a_library_that_gets_no_memory_is_one_sentence(tmp_path, monkeypatch, capsys, error, said):
+    """As torchvision does, which is loaded when the network is made: `make faults` found it."""
+
+    def not_loaded(*_, **__):
+        raise error
+
+    folder_of(tmp_path / "mine")
+    monkeypatch.setattr(engine, "Trainer", not_loaded)
+    assert cli.main(["train", *words(benchmark="mine", held_out="street", **QUICK)]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith(said)
+
+
 def test_what_was_not_measured_is_no_blank(tmp_path, capsys):
     folder = folder_of(tmp_path / "mine", per_class=4)
     for domain in ("indoors", "outdoors"):
