@@ -142,7 +142,7 @@ def _trials(place: Path, minutes: float, short: bool) -> Log:
                     part.failed(name, error)
             each["tried"] += times
             if times or not each["tried"]:
-                each["outcomes"][told] = each["outcomes"].get(told, 0) + max(times, 1)
+                each["outcomes"][told] = each["outcomes"].get(told, 0) + times
             part.keep()
         if short or time.monotonic() > until:
             return part.log

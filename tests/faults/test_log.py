@@ -85,3 +85,9 @@ def test_the_page_sums_the_log_and_says_of_how_many_versions_of_the_code(tmp_pat
     first, *tables = map(str, shown)
     assert "10 faults, 5 of them kills by SIGKILL or SIGTERM, and 0 fuzzed inputs" in first and said in first
     assert "commit aaaaaaaa" in tables[0] and f"commit {second * 8}" in tables[1] and "not run yet" in tables[2]
+
+
+def test_the_outcomes_in_the_committed_log_add_up():
+    """A kill that came too late is no trial, so what came of it is no outcome either."""
+    for name, each in json.loads(faults.LOG.read_text())["trials"]["faults"].items():
+        assert sum(each["outcomes"].values()) == each["tried"], name
