@@ -41,6 +41,38 @@ CHECKPOINT_PAUSE = 20.0  # times what the last one took, if that is longer: they
 PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "pandas")
 
 
+@contextlib.contextmanager
+def _enough_memory(folder: Path | None = None) -> Iterator[None]:
+    """Say of a run that needs more memory than there is which checkpoint is left, and what it could do with less."""
+    try:
+        yield
+    except (MemoryError, RuntimeError, ImportError, OSError, SystemError) as error:
+        if "torchvision::nms does not exist" in str(error):  # its compiled part was not loaded
+            raise TrainingError(
+                "torchvision cannot be loaded: there is not enough memory for it, or its version does not fit torch's; "
+                "end other programs, or install both as constraints.txt has them"
+            ) from error
+        words = (
+            "allocate memory",  # of torch, and the text of ENOMEM
+            "failed to map segment",  # of a library that is loaded late
+            "could not create a primitive",
+            "could not execute a primitive",
+            "Storage size calculation overflowed",
+            "without exception set",  # of Python itself, where it has none for a MemoryError
+            "without setting an exception",
+        )
+        ours = isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in str(error) for word in words)
+        if not (ours or isinstance(error.__context__, MemoryError)):  # torch.save raises another while it cleans up
+            raise
+        traceback.clear_frames(error.__traceback__)  # what the run held
+        left = f"{_left(folder)}; " if folder else ""
+        raise TrainingError(
+            f"there is not enough memory for this run; {left}raise accumulate, so that a batch passes in parts, or "
+            "lower size"
+        ) from error
+
+
+@_enough_memory()
 def run(
     benchmark: str | os.PathLike[str] = "pacs",
     algorithm: str = "hypo",
@@ -70,8 +102,7 @@ def run(
     if not force and (found := recorded(config, root)):
         _clear_remains(runs_folder() / records.name_of(found["identity"]))
         return found
-    with _enough_memory():
-        images = load(config.benchmark, size=config.size, root=root)
+    images = load(config.benchmark, size=config.size, root=root)
     if held_out is not None:
         one_of("held_out domain", held_out, images.domain_names)
     if benchmark in REGISTRY:
@@ -178,35 +209,6 @@ def _safe_in(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(f"{sentence(error)}; {_left(folder)}; make room, and the same command goes on") from error
-
-
-@contextlib.contextmanager
-def _enough_memory(folder: Path | None = None) -> Iterator[None]:
-    """Say of a run that needs more memory than there is which checkpoint is left, and what it could do with less."""
-    try:
-        yield
-    except (MemoryError, RuntimeError, ImportError) as error:
-        if "torchvision::nms does not exist" in str(error):  # its compiled part was not loaded
-            raise TrainingError(
-                "torchvision cannot be loaded: there is not enough memory for it, or its version does not fit torch's; "
-                "end other programs, or install both as constraints.txt has them"
-            ) from error
-        words = (
-            "allocate memory",
-            "failed to map segment",  # of a library that is loaded late
-            "could not create a primitive",
-            "could not execute a primitive",
-            "Storage size calculation overflowed",
-        )
-        ours = isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in str(error) for word in words)
-        if not (ours or isinstance(error.__context__, MemoryError)):  # torch.save raises another while it cleans up
-            raise
-        traceback.clear_frames(error.__traceback__)  # what the run held
-        left = f"{_left(folder)}; " if folder else ""
-        raise TrainingError(
-            f"there is not enough memory for this run; {left}raise accumulate, so that a batch passes in parts, or "
-            "lower size"
-        ) from error
 
 
 def _left(folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import errno
 import io
 import os
 import re
@@ -214,6 +215,8 @@ def test_a_run_without_memory_names_the_checkpoint_and_loads_nothing(tmp_path, m
     [
         (RuntimeError("operator torchvision::nms does not exist"), "hypo: torchvision cannot be loaded: there is not"),
         (ImportError("_ufuncs.so: failed to map segment from shared object"), "hypo: there is not enough memory"),
+        (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), "runs"), "hypo: there is not enough memory"),
+        (SystemError("error return without exception set"), "hypo: there is not enough memory"),
     ],
 )
 def test_a_library_that_gets_no_memory_is_one_sentence(tmp_path, monkeypatch, capsys, error, said):

@@ -343,10 +343,12 @@ def little_memory(more: int) -> None:
 def too_little_memory(folder: Path, chance: random.Random) -> tuple[int, str]:
     process = start(folder, functools.partial(little_memory, chance.randint(0, 60)), **RUN)
     process.join()
-    if process.exitcode == 1:
+    # compiled code that does not look whether it got its memory, or Python with none left for the sentence
+    mute = process.exitcode < 0 or "lost sys.stderr" in (folder / "log").read_text()
+    if process.exitcode and not mute:
         _last_words(folder, "there is not enough memory")
     _agrees(folder)
-    if process.exitcode < 0:  # compiled code that does not look whether it got its memory
+    if mute:
         return 1, "ended by the system, and then the record of the undisturbed run"
     return 1, SENTENCE if process.exitcode else UNDISTURBED
 
