@@ -112,8 +112,12 @@ _ALLOWED = {
 }
 
 
-class _ArraysOnly(pickle.Unpickler):
-    """Unpickles numbers, strings, lists, dicts and numpy arrays; a pickle that names anything else is refused."""
+class _ArraysOnly(pickle._Unpickler):
+    """Unpickles numbers, strings, lists, dicts and numpy arrays; a pickle that names anything else is refused.
+
+    Python's own unpickler, not the compiled one, which makes room for any number that five damaged bytes give a thing:
+    16 GB for 2^30.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:

@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import re
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from PIL import Image
 import hypo
 from hypo import HypoLoss, cli, records, runs
 from hypo.config import identity
-from hypo.data import cache
+from hypo.data import cache, cifar
 from hypo.data.benchmarks import corrupted, load
 from hypo.data.folders import scan, shown
 from hypo.display import show
@@ -559,3 +560,18 @@ def test_a_criterion_in_half_precision_keeps_its_prototypes_in_full(prototypes, 
     z = torch.nn.functional.normalize(torch.randn(16, 8, generator=torch.Generator().manual_seed(0)), dim=1)
     z = z.to({"half": torch.float16, "bfloat16": torch.bfloat16, "double": torch.float64}.get(convert, torch.float32))
     assert criterion(z, torch.arange(16) % 4).total.isfinite()
+
+
+def test_a_damaged_number_in_a_pickle_takes_no_memory(tmp_path):
+    """The compiled unpickler makes a table of twice as many places as the number of a thing: fuzzing found it."""
+    numbered = b"\x80\x03]r" + (2**26).to_bytes(4, "little") + b"."  # an empty list, kept under a number
+    folder = tmp_path / "cifar-10-batches-py"
+    folder.mkdir()
+    for name in (*cifar.BATCHES["train"], *cifar.BATCHES["test"]):
+        (folder / name).write_bytes(numbered)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="cannot be read"):
+        cifar.cifar10(folder)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24
