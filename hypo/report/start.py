@@ -31,7 +31,7 @@ def planned(frame: pd.DataFrame, *headings: str) -> pd.DataFrame:
 
     benchmark, algorithm, held_out, scale, seed, lr and head_lr as configured
     start, setting      what is changed of the scale's defaults, as text: by fields of START, and by all others
-    besides             likewise, by all fields but those of START and RATES
+    besides             likewise, by all fields but those of RATES
     validation, failed  accuracy in percent of the weights selected on validation, whether the run failed to train; NaN
                         where it was not run
     cosine              mean cosine of two prototypes at the end; NaN likewise
@@ -46,7 +46,7 @@ def planned(frame: pd.DataFrame, *headings: str) -> pd.DataFrame:
         row = {name: fields[name] for name in (*MAIN, *RATES)}
         row["start"] = _start(fields, different)
         row["setting"] = text.settings({name: value for name, value in different.items() if name not in START})
-        beside = {name: value for name, value in different.items() if name not in (*START, *RATES)}
+        beside = {name: value for name, value in different.items() if name not in RATES}
         row["besides"] = text.settings(beside)
         key = _key(row | {"held_out": fields["held_out"] or "", "changed": different})
         run = known.get(key)
