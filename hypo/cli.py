@@ -41,7 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"hypo: {sentence(error)}", file=sys.stderr)
         return 2
-    except MemoryError:
+    except (MemoryError, ImportError) as error:
+        if isinstance(error, ImportError) and "failed to map segment" not in str(error):
+            raise
         print("hypo: there is not enough memory; end other programs, or use a machine with more", file=sys.stderr)
         return 2
 

@@ -13,13 +13,19 @@ from torch import Tensor
 SPHERE_TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 2e-2}
 """How far a norm may be from 1: rounding in half precision, 1e-3 otherwise."""
 
+VECTORS = ("z", "prototypes")
+
 
 class OffSphere(ValueError):
     """Vectors that should be unit vectors and are not."""
 
 
 def checked(function: Callable) -> Callable:
-    """Run `check` on those arguments of `function` that the contract knows, before the function itself."""
+    """Run `check` on those arguments of `function` that the contract knows, before the function itself.
+
+    Unit vectors in half precision are passed on in float32, in which a sum over many samples, or an exponent at a low
+    temperature, does not overflow; so the result is float32 too.
+    """
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -27,9 +33,17 @@ def checked(function: Callable) -> Callable:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         check(**bound.arguments)
-        return function(*args, **kwargs)
+        for name in VECTORS:
+            if name in bound.arguments:
+                bound.arguments[name] = in_full(bound.arguments[name])
+        return function(*bound.args, **bound.kwargs)
 
     return wrapper
+
+
+def in_full(x: Tensor) -> Tensor:
+    """Half precision in float32, any other as it is."""
+    return x.float() if x.dtype in SPHERE_TOLERANCE else x
 
 
 def check(
@@ -43,8 +57,8 @@ def check(
 ) -> None:
     """Refuse, with a ValueError, what the mathematics of `hypo.sphere` does not hold for.
 
-    z (N, d) and prototypes (C, d) unit vectors of one dtype, y (N,) int64 in 0..C-1, domains (N,) int64,
-    temperature > 0, 0 <= momentum < 1, C >= 2.
+    z (N, d) and prototypes (C, d) unit vectors of one dtype (half precision counts as float32), y (N,) int64 in
+    0..C-1, domains (N,) int64, temperature > 0, 0 <= momentum < 1, C >= 2.
     """
     if temperature is not None and not temperature > 0:
         raise ValueError(f"temperature must be above 0 (the paper uses 0.1), not {temperature}")
@@ -57,7 +71,7 @@ def check(
         raise ValueError(f"HYPO needs at least 2 classes to separate, not {num_classes}")
     if z is not None:
         _on_sphere("z", z, "(N, d)")
-        if prototypes is not None and (z.shape[1], z.dtype) != (prototypes.shape[1], prototypes.dtype):
+        if prototypes is not None and _kind(z) != _kind(prototypes):
             raise ValueError(
                 f"z is {z.dtype} in {z.shape[1]} dimensions but prototypes are {prototypes.dtype} in "
                 f"{prototypes.shape[1]}; give both the same dtype and dimension"
@@ -72,6 +86,10 @@ def check(
                 )
         if domains is not None:
             _parallel("domains", domains, z)
+
+
+def _kind(x: Tensor) -> tuple[int, torch.dtype]:
+    return x.shape[1], torch.float32 if x.dtype in SPHERE_TOLERANCE else x.dtype
 
 
 def _on_sphere(name: str, x: Tensor, shape: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import torch
@@ -136,12 +137,28 @@ def _state_dict(backbone: str, weights: str | Path) -> dict[str, Tensor]:
         if weights == "DEFAULT"
         else known[one_of(f"weights of {backbone}", weights, known.__members__)]
     )
-    try:
-        return entry.get_state_dict(progress=False, check_hash=True)
-    except OSError as error:
-        raise ValueError(
-            f"the {weights} weights could not be fetched ({error}); download {entry.url} and pass its path"
-        ) from error
+    cached = Path(torch.hub.get_dir(), "checkpoints", Path(entry.url).name)
+    if not cached.is_file():
+        try:
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            torch.hub.download_url_to_file(entry.url, str(cached), _known_digest(cached), progress=False)
+        except (OSError, RuntimeError) as error:  # a RuntimeError: it came with another digest
+            raise ValueError(
+                f"the {weights} weights could not be fetched ({error}); download {entry.url} and pass its path"
+            ) from error
+    refuse_damaged(cached)
+    return _state_dict(backbone, cached)
+
+
+def refuse_damaged(path: Path) -> None:
+    """Refuse a file of published weights, whose name ends in the start of its sha256, that holds something else."""
+    with path.open("rb") as file:
+        if not hashlib.file_digest(file, "sha256").hexdigest().startswith(_known_digest(path)):
+            raise ValueError(f"{path} is damaged, or not the published file of that name: delete it or fetch it again")
+
+
+def _known_digest(path: Path) -> str:
+    return path.stem.rpartition("-")[2]
 
 
 def _load(model: nn.Module, state: dict[str, Tensor], classifier: str, source: str) -> None:

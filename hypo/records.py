@@ -84,12 +84,21 @@ def write(
     if path.exists() and not force:
         raise FileExistsError(f"{path.name} exists and a record is written once: run with force to replace it")
     path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".npz")
+    place = _coming(path) if beside.exists() else beside  # a record that is replaced keeps its own until then
     if arrays is not None:
-        write_atomically(path.with_suffix(".npz"), arrays)
+        write_atomically(place, arrays)
     write_atomically(path, content)
     if arrays is None:
-        path.with_suffix(".npz").unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
+    elif place != beside:
+        place.replace(beside)
     return path
+
+
+def _coming(path: Path) -> Path:
+    """Where the arrays of a record wait that is about to replace another."""
+    return path.with_suffix(".coming.npz")
 
 
 def prepared(
@@ -153,10 +162,12 @@ _sound: set[str] = set()
 def embeddings(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """The arrays stored beside the record at `path`; others than those it was written with are a ValueError."""
     path, arrays = Path(path), Path(path).with_suffix(".npz")
-    if not arrays.exists():
+    found = [place.read_bytes() for place in (arrays, _coming(path)) if place.exists()]
+    if not found:
         raise FileNotFoundError(f"{path.name} has no embeddings beside it: run it again with force to make them")
-    content = arrays.read_bytes()
-    if _hex(content) != read(path)["embeddings"]:
+    known = read(path)["embeddings"]
+    content = next((each for each in found if _hex(each) == known), None)
+    if content is None:
         raise ValueError(
             f"{arrays.name} is not the file that {path.name} was written with: restore it, or run again with force"
         )

@@ -8,8 +8,8 @@ Symbols of the paper, with the names used here:
     mu_c in S^{d-1}   prototypes  (C, d)  one unit vector a class
     tau, alpha        temperature, momentum
 
-Every public function checks its input first and refuses it with one sentence; `f.__wrapped__` is the
-bare mathematics, for callers that have checked already.
+Every public function checks its input first and refuses it with one sentence, and computes half precision in float32;
+`f.__wrapped__` is the bare mathematics, for callers that have checked already.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from hypo.contracts import checked
+from hypo.contracts import checked, in_full
 
 BLOCK = 1 << 26
 """Entries of an (N, N) or (C, C) array that are in memory at once; a larger one is made in blocks of rows, and made
@@ -205,7 +205,7 @@ def _over_the_others(prototypes: Tensor, first: int, rows: int, temperature: flo
 
 def to_sphere(h: Tensor) -> Tensor:
     """Normalise (N, d) vectors, z = h / ||h||; a zero vector becomes the first axis, with no gradient."""
-    h = h.float() if h.dtype in (torch.float16, torch.bfloat16) else h
+    h = in_full(h)
     axis = F.one_hot(torch.zeros((), dtype=torch.int64, device=h.device), h.shape[-1]).to(h.dtype)
     return F.normalize(torch.where(h.abs().amax(dim=-1, keepdim=True) <= TINY, axis, h), dim=-1, eps=TINY)
 

@@ -48,7 +48,9 @@ def test_a_named_index_is_a_column_of_both():
 
 
 def test_a_sentence_has_code_and_is_escaped():
-    assert show("1 < 2, see `hypo data`")._repr_html_() == "<p>1 &lt; 2, see <code>hypo data</code></p>"
+    assert show("1 < 2, see `hypo data`")._repr_html_() == (
+        '<p class="tex2jax_ignore mathjax_ignore">1 &lt; 2, see <code>hypo data</code></p>'
+    )
 
 
 def test_a_cell_may_have_two_lines_and_negative_numbers_have_a_minus_sign():
@@ -75,7 +77,7 @@ def test_an_outcome_has_a_word_a_shape_and_its_colour():
 
 def test_a_banner_has_a_line_for_each_thing_it_says():
     assert banner("**demo scale**: a < b", "why") == (
-        '<div class="hypo-banner"><strong>demo scale</strong>: a &lt; b<br>why</div>'
+        '<div class="hypo-banner tex2jax_ignore mathjax_ignore"><strong>demo scale</strong>: a &lt; b<br>why</div>'
     )
 
 

@@ -133,3 +133,33 @@ def test_weights_that_cannot_be_fetched_say_where_they_are(monkeypatch, tmp_path
         ValueError, match=r"could not be fetched \(no network\); download https://.*pth and pass its path"
     ):
         HypoNet("resnet18", weights="IMAGENET1K_V1")
+
+
+PUBLISHED = "hub/checkpoints/resnet18-f37072fd.pth"
+
+
+def kept(folder, content: bytes) -> None:
+    """Put a file where torch keeps the weights of ResNet-18 that it fetched."""
+    (folder / PUBLISHED).parent.mkdir(parents=True)
+    (folder / PUBLISHED).write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", ["cut", "empty", "garbage", "another state dict", "code"])
+def test_published_weights_that_are_damaged_on_disk_are_refused(monkeypatch, tmp_path, capsys, kind):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    torch.save(torchvision.models.resnet18().state_dict() if kind != "code" else Payload(), tmp_path / "file.pth")
+    whole = (tmp_path / "file.pth").read_bytes()
+    kept(tmp_path, {"cut": whole[:1000], "empty": b"", "garbage": b"weights"}.get(kind, whole))
+    with pytest.raises(ValueError, match=r"resnet18-f37072fd.pth is damaged, or not the published file of that name"):
+        HypoNet("resnet18", weights="IMAGENET1K_V1")
+    assert "code ran" not in capsys.readouterr().out
+
+
+def test_published_weights_are_loaded_without_running_code(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    torch.save(Payload(), tmp_path / "file.pth")
+    kept(tmp_path, (tmp_path / "file.pth").read_bytes())
+    monkeypatch.setattr("hypo.model.refuse_damaged", lambda _path: None)  # as if its digest were right
+    with pytest.raises(ValueError, match=r"no state-dict file that torch.load can read safely"):
+        HypoNet("resnet18", weights="IMAGENET1K_V1")
+    assert "code ran" not in capsys.readouterr().out

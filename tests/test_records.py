@@ -184,6 +184,30 @@ def test_a_failed_write_leaves_no_record_and_no_temporary(tmp_path, monkeypatch,
     assert not [*records.read_all(tmp_path)]
 
 
+@pytest.mark.parametrize("step", [0, 1, 2])
+def test_a_forced_write_that_stops_leaves_the_old_record_with_its_arrays_or_the_new_one_with_its_own(
+    tmp_path, monkeypatch, step
+):
+    path = records.write(a_record(), {"z": np.zeros((2, 2))}, tmp_path)
+    other = a_record()
+    other["cost"]["seconds"] = 99.0
+    replace, left = Path.replace, iter(range(3))
+
+    def stops(self, target):
+        if next(left) == step:
+            raise KeyboardInterrupt
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", stops)
+    with pytest.raises(KeyboardInterrupt):
+        records.write(other, {"z": np.ones((2, 2))}, tmp_path, force=True)
+    monkeypatch.undo()
+    new = records.read(path)["cost"]["seconds"] == 99.0
+    assert new == (step == 2) and (records.embeddings(path)["z"] == new).all()
+    records.write(other, {"z": np.ones((2, 2))}, tmp_path, force=True)
+    assert (records.embeddings(path)["z"] == 1).all() and len([*tmp_path.iterdir()]) == 2
+
+
 def test_a_kill_while_records_are_written_leaves_only_whole_ones(tmp_path):
     code = (
         "import itertools, sys; sys.path.insert(0, 'tests'); from test_records import a_record, records\n"

@@ -27,6 +27,12 @@ from hypo.files import locked, whole_file
 
 FORMAT = 1  # part of the key: raise it when decoding or the form of the files changes
 NAMED = 5  # broken images that a note names
+PASSING = (errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESTALE)
+"""Errors of the machine, which say nothing of the file."""
+
+
+class Unread(ValueError):
+    """A file that this machine could not read at this time."""
 
 
 def decode(listing: Listing, size: int, cache_dir: Path, workers: int | None = None) -> ImageSet:
@@ -38,7 +44,8 @@ def decode(listing: Listing, size: int, cache_dir: Path, workers: int | None = N
     built; its files appear whole or not at all, and memory use does not grow with N. Of several processes that want the
     same cache, one builds and the others wait and then read.
 
-    Images that cannot be decoded are left out, counted and named in the notes. If the cache cannot be written, a
+    Images that cannot be decoded are left out, counted and named in the notes; where the machine failed, and not the
+    image, nothing is left out or kept. If the cache cannot be written, a
     RuntimeWarning says why and the images are decoded into memory: the same set, to be decoded again next time.
 
     workers: threads that decode, by default one for each core. (Pillow decodes and resizes without Python's lock, and
@@ -196,7 +203,13 @@ def _decoded(listing: Listing, size: int, workers: int) -> Iterator[np.ndarray |
 def _load_or_none(path: Path, size: int) -> np.ndarray | None:
     try:
         return load_image(path, size)
-    except Exception:  # a broken file may raise anything in Pillow's forty decoders
+    except MemoryError:
+        raise
+    except Exception as error:  # a broken file may raise anything in Pillow's forty decoders
+        if isinstance(error, OSError) and error.errno in PASSING:
+            raise Unread(
+                f"{path} cannot be read now ({error.strerror}), and no image is left out for that: try again"
+            ) from error
         return None
 
 

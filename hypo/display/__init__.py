@@ -19,6 +19,10 @@ from hypo.runs import Origins, together
 
 LONG = 40
 """Characters beyond which a cell is a phrase or a sentence."""
+FORMULA = re.compile(r"[=@\t\r]|[+-](?![-+±\d.,%\[\] ]*$)")
+"""The start of text that a spreadsheet computes; a number with its sign and interval is none."""
+PLAIN = "tex2jax_ignore mathjax_ignore"
+"""Classes of what holds no formula: a name with dollar signs is text for MathJax too."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Html:
 def show(what: Table | pd.DataFrame | str, name: str = "", caption: str = "", **more: Any) -> Html:
     """A table, a frame (with `name`, `caption` and other fields of Table), or a sentence with `code` in it."""
     if isinstance(what, str):
-        return Html(f"<p>{inline(what)}</p>")
+        return Html(f'<p class="{PLAIN}">{inline(what)}</p>')
     return Html(table(what if isinstance(what, Table) else Table(what, name, caption, **more)))
 
 
@@ -52,7 +56,7 @@ def table(given: Table) -> str:
     text = f"{badges(given.about or (NOT_RUN,))} {inline(given.caption)}".rstrip()
     shown = f"<table><caption>{text}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     below = source(given.name, given.frame if given.numbers is None else given.numbers, given.records)
-    return f'<div class="hypo-table">{shown}</div>{below}'
+    return f'<div class="hypo-table {PLAIN}">{shown}</div>{below}'
 
 
 def _kind(column: pd.Series) -> str:
@@ -87,7 +91,7 @@ def source(
         count = f"{len(origins)} record{'s' if len(origins) > 1 else ''}"
         listed = "<br>".join(html.escape(origin.file) for origin in sorted(origins))
         parts.append(f"<details><summary>{count}</summary>{listed}</details>")
-    return f'<div class="hypo-source">{" ".join(parts)}</div>' if any(parts) else ""
+    return f'<div class="hypo-source {PLAIN}">{" ".join(parts)}</div>' if any(parts) else ""
 
 
 def _saved(numbers: pd.DataFrame) -> pd.DataFrame:
@@ -105,22 +109,34 @@ def _saved(numbers: pd.DataFrame) -> pd.DataFrame:
 
 def _no_formula(value: Any) -> Any:
     """A name of a reader's folder that a spreadsheet would take for a formula, after the sign that makes it text."""
-    return f"'{value}" if isinstance(value, str) and re.match(r"[=@+-](?![-+±\d.,%\[\] ]*$)", value) else value
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
 
 
 def banner(*lines: str) -> str:
     """The box at the top of a page; `code` and **bold** in its lines."""
-    return f'<div class="hypo-banner">{"<br>".join(map(inline, lines))}</div>'
+    return f'<div class="hypo-banner {PLAIN}">{"<br>".join(map(inline, lines))}</div>'
+
+
+_literal: set[str] = set()
+
+
+def literally(names: Iterable[str]) -> None:
+    """From here on `inline` shows these names, which come from a reader's folders, as they are spelt."""
+    _literal.update(name for name in names if len(name) > 1 and re.search(r"[*`\[]", name))
 
 
 def inline(text: str) -> str:
     """Escaped text in which [words](page.html) is a link, `code` is code, **bold** is bold and a new line a break.
 
-    A link leads to a page of the book and nowhere else: the text may hold names that come from a reader's folders.
+    A link leads to a page of the book and nowhere else. Names given to `literally` are text, whatever is in them.
     """
+    names = sorted(_literal, key=len, reverse=True)
+    for place, name in enumerate(names):
+        text = text.replace(name, f"\0{place}\0")
     text = re.sub(r"\[([^\]]+)\]\((\w+\.html(?:#[\w-]+)?|#[\w-]+)\)", r'<a href="\2">\1</a>', html.escape(text))
     text = re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
-    return re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", text).replace("\n", "<br>")
+    text = re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", text).replace("\n", "<br>")
+    return re.sub(r"\0(\d+)\0", lambda found: html.escape(names[int(found[1])]), text)
 
 
 def _cell(column: object, value: object, decimals: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from IPython.display import display
 
 from hypo import runs
@@ -24,9 +26,13 @@ def one_run(page: Page) -> None:
     if not page.ready:
         return
     notebook = "cifar10c" if page.benchmark == "cifar10" else page.benchmark if page.benchmark in REGISTRY else "pacs"
-    choice = f"held_out {page.config.held_out}" if page.config.held_out else "algorithm erm"
+    choice = {"held_out": page.config.held_out} if page.config.held_out else {"algorithm": "erm"}
+    if page.config.benchmark not in REGISTRY:
+        choice = {"benchmark": f"path/to/{page.benchmark.removeprefix('./')}"} | choice
+    choice |= page.overrides
+    words = " ".join(f"-p {name} {shlex.quote(text.value_of(value))}" for name, value in choice.items())
     told = (
-        f"`papermill book/{notebook}.ipynb -p {choice}` makes this page for other parameters. A run that is recorded "
+        f"`papermill book/{notebook}.ipynb {words}` makes this page for other parameters. A run that is recorded "
         "is loaded, any other is trained. The result is the epoch chosen on validation images of the training domains. "
         "The oracle, chosen by looking at test images, shows what that choice costs and is used nowhere else."
     )

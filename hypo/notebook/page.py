@@ -12,7 +12,7 @@ from hypo.claims import DIGITS_LIKE
 from hypo.config import MAIN, Config, configure, settings
 from hypo.data.benchmarks import REGISTRY, listed, load, locate, own_folder, own_name
 from hypo.data.imageset import ImageSet
-from hypo.display import banner
+from hypo.display import banner, literally
 from hypo.report import text
 from hypo.suggest import one_of, sentence
 from hypo.training.engine import choose_scale, recorded, run
@@ -117,7 +117,9 @@ def _page(
         shown, domains = benchmark, REGISTRY[benchmark].domains
     else:
         folder = own_folder(benchmark).absolute()
-        benchmark, shown, domains = str(folder), own_name(folder.resolve().name), listed(folder).domain_names
+        benchmark, shown, found = str(folder), own_name(folder.resolve().name), listed(folder)
+        domains, names = found.domain_names, (shown, *found.domain_names, *found.class_names)
+        literally([*names, *map(text.words, names)])
     said = ""
     if usual != benchmark and held_out not in (None, *domains) and held_out in REGISTRY[usual].domains:
         said = f" {shown} has no domain {held_out}; its first, {domains[0]}, is held out. `held_out` chooses another."

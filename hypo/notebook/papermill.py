@@ -18,6 +18,8 @@ from pathlib import Path
 PAIRS = ("-p", "--parameters", "-r", "--parameters_raw")
 MORE = ("-f", "--parameters_file", "-y", "--parameters_yaml", "-b", "--parameters_base64")
 RUNNING, FAILED = ".running.ipynb", ".failed.ipynb"
+LONGEST = 200
+"""Bytes of a page's name before its ending; a file system takes 255 in all."""
 FLAGS = [
     "-h",
     "--help",
@@ -61,7 +63,10 @@ def with_output(arguments: list[str]) -> list[str]:
         arguments = [*arguments, "--engine", "hypo"]
     if len(places) > 1:
         return arguments
-    output = page.resolve().parents[1] / "_runs" / ("-".join([page.stem, *values]) + RUNNING)
+    name = "-".join([page.stem, *values])
+    if len(name.encode()) > LONGEST:
+        name = f"{name.encode()[: LONGEST - 7].decode(errors='ignore')}_{_digest(name)}"
+    output = page.resolve().parents[1] / "_runs" / (name + RUNNING)
     output.parent.mkdir(exist_ok=True)
     shown = output.relative_to(Path.cwd()) if output.is_relative_to(Path.cwd()) else output
     return [*arguments[: places[0] + 1], str(shown), *arguments[places[0] + 1 :]]
@@ -70,7 +75,11 @@ def with_output(arguments: list[str]) -> list[str]:
 def _slug(value: str) -> str:
     """Text for a file's name; with a digest where something is lost, so that two values never share a name."""
     kept = re.sub(r"[^\w.]+", "_", value)[-40:]
-    return kept if kept == value else f"{kept}_{hashlib.sha256(value.encode(errors='surrogateescape')).hexdigest()[:6]}"
+    return kept if kept == value else f"{kept}_{_digest(value)}"
+
+
+def _digest(value: str) -> str:
+    return hashlib.sha256(value.encode(errors="surrogateescape")).hexdigest()[:6]
 
 
 def finish(running: Path) -> Path | None:

@@ -101,6 +101,8 @@ def run(
     benchmark, held_out, config = settings["benchmark"], settings["held_out"], configure(**settings)
     if not force and (found := recorded(config, root)):
         _clear_remains(runs_folder() / records.name_of(found["identity"]))
+        for note in found["benchmark"]["notes"]:
+            say(note)
         return found
     images = load(config.benchmark, size=config.size, root=root)
     if held_out is not None:

@@ -307,6 +307,8 @@ def _with_local_weights(config: Config, root: Any) -> Config:
         return config
     import torchvision  # here, since it takes longer to import than all else
 
+    from hypo.model import refuse_damaged
+
     known = torchvision.models.get_model_weights(config.backbone).__members__
     name, _, digest = config.weights.partition("@")
     if not digest and name not in known:
@@ -314,4 +316,8 @@ def _with_local_weights(config: Config, root: Any) -> Config:
     local = data_root(root) / "weights" / (name if digest else Path(known[name].url).name)
     if digest and not (local.is_file() and hashlib.sha256(local.read_bytes()).hexdigest().startswith(digest)):
         raise TrainingError(f"no file {local} whose sha256 begins with {digest}: put those weights there")
-    return dataclasses.replace(config, weights=str(local)) if local.is_file() else config
+    if not local.is_file():
+        return config
+    if not digest:
+        refuse_damaged(local)
+    return dataclasses.replace(config, weights=str(local))

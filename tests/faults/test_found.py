@@ -6,6 +6,9 @@ import errno
 import io
 import os
 import re
+import resource
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -379,18 +382,69 @@ def test_names_of_folders_are_text_wherever_they_are_shown():
         assert not re.search(r'<[^>]*" onload="', visible)
 
 
+MARKED = ("**x**", "`d2`", "[a](intro.html)", "a_**b**")
+
+
+def test_marks_in_the_names_of_a_readers_folder_are_text_on_its_pages(tmp_path, monkeypatch):
+    monkeypatch.setattr("hypo.display._literal", set())
+    folder_of(tmp_path / "**mine**", ("`d2`", "in doors"), MARKED, per_class=2)
+    page = begin({"benchmark": str(tmp_path / "**mine**"), "held_out": "`d2`"}, "pacs")
+    shown_as = [page._repr_html_(), *(show(f"**bold** `code` of {name}, {name}").text for name in MARKED)]
+    for html in shown_as:
+        assert html.count("<strong>") == 1 and html.count("<code>") == html.count("bold") and "<a" not in html
+    assert "`d2` held out" in shown_as[0] and "**mine**" in shown_as[0]
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), MemoryError()], ids=["disk", "memory"])
+def test_an_image_that_the_machine_cannot_read_now_is_not_left_out(tmp_path, monkeypatch, error):
+    folder, true = folder_of(tmp_path / "mine"), cache.load_image
+
+    def fails(path, size):
+        if path.name == sorted(p.name for p in path.parent.iterdir())[1]:
+            raise error
+        return true(path, size)
+
+    monkeypatch.setattr(cache, "load_image", fails)
+    said = r"cannot be read now \(Input/output error\), and no image is left out for that" if error.args else None
+    with pytest.raises((ValueError, MemoryError), match=said):
+        cache.decode(scan(folder), 8, tmp_path / "cache")
+    assert not [*(tmp_path / "cache").glob("*.npy")]
+    monkeypatch.undo()
+    images = cache.decode(scan(folder), 8, tmp_path / "cache")
+    assert len(images.images) == sum(path.is_file() for path in folder.rglob("*")) and not images.notes
+
+
+@pytest.mark.parametrize("megabytes", [300, 700, 1500])
+def test_a_command_without_the_memory_to_load_its_libraries_ends_in_one_sentence(megabytes):
+    def little() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20,) * 2)
+
+    command = [sys.executable, "-m", "hypo", "train", "--benchmark", "digits"]
+    ended = subprocess.run(command, preexec_fn=little, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2 and "there is not enough memory" in ended.stderr.splitlines()[-1], ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_the_notes_of_a_run_are_said_again_when_it_was_recorded_before(tmp_path, capsys):
+    folder = folder_of(tmp_path / "mine")
+    next(folder.rglob("*.png")).write_bytes(b"no image")
+    for _ in range(2):
+        hypo.run(folder, "erm", "street", **QUICK)
+        assert "1 unreadable image skipped" in capsys.readouterr().err
+
+
 def test_names_of_folders_are_no_formulas_in_a_spreadsheet():
     import pandas as pd
 
-    names = ["=cmd()", "@a", "-2+3+cmd|'a'!A0", "+b", "-1.5", "+2.0 [+1, +3]", "a=b"]
+    names = ["=cmd()", "@a", "-2+3+cmd|'a'!A0", "+b", "=1+1", "@1", "-1.5", "+2.0 [+1, +3]", "a=b"]
     counts = pd.DataFrame(np.eye(len(names), dtype=int), pd.Index(names, name="class"), names)
     cells = pd.DataFrame({"class": names, "value": -1.5})
-    for frame, odd in ((counts, 8), (cells, 4)):
+    for frame, odd in ((counts, 12), (cells, 6)):
         encoded = re.search(r"base64,([\w+/=]*)", show(Table(frame, "it", "", [])).text)[1]
         saved = pd.read_csv(io.BytesIO(base64.b64decode(encoded)))
         fields = [*saved, *saved["class"]]
         assert sum(field.startswith("'") for field in fields) == odd and not any(map(re.compile("[=@]").match, fields))
-        assert [*saved["class"]] == [f"'{name}" for name in names[:4]] + names[4:]
+        assert [*saved["class"]] == [f"'{name}" for name in names[:6]] + names[6:]
         assert (saved.select_dtypes("number").to_numpy() == frame.select_dtypes("number").to_numpy()).all()
 
 

@@ -11,7 +11,7 @@ from own_folder import QUICK, folder_of
 
 import hypo
 from hypo import HypoLoss, records, separation_loss, sphere, update_prototypes, variation_loss
-from hypo.geometry import epsilon_hat, etf_gap, intra_class_variation, neighbours
+from hypo.geometry import epsilon_hat, etf_gap, intra_class_variation, neighbours, prototype_separation
 from hypo.geometry.neighbours import hard_negatives, mixing, purity
 
 TEMPERATURES = [1e-3, 1e-2, 0.1, 1.0, 10.0]
@@ -44,6 +44,38 @@ def test_losses_and_gradients_are_finite(kind, dtype, prototypes):
             assert all(term.isfinite() for term in terms), (tau, terms)
             (gradient,) = torch.autograd.grad(terms.total, z)
             assert gradient.isfinite().all(), tau
+
+
+def many(n: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return unit(n, 8).to(dtype), labels(n, 4), labels(n, 2, seed=1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_functions_compute_half_precision_in_float32(dtype):
+    mu, same = unit(4, 8, seed=3).to(dtype), unit(1, 8).expand(1000, -1).to(dtype)
+    z, y, domains = many(200, dtype)
+    crowd, classes, _ = many(100_000, dtype)
+    calls = [
+        (variation_loss, z, y, mu, 1e-3, domains),
+        (variation_loss, crowd, classes, mu, 0.1),
+        (separation_loss, same, 1e-3),
+        (prototype_separation, same),
+        (etf_gap, same),
+        (epsilon_hat, z, y, mu),
+        (update_prototypes, mu, -mu, torch.arange(4), 0.5),
+        (hypo.class_means, z, y, 4),
+    ]
+    for function, *given in calls:
+        found = function(*given)
+        full = (x.float() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in given)
+        assert found.dtype == torch.float32 and found.isfinite().all(), function.__name__
+        assert found.equal(function.__wrapped__(*full)), function.__name__
+
+
+def test_prototypes_in_float32_go_with_embeddings_in_half_precision():
+    z, y, domains = many(24, torch.float16)
+    mu = update_prototypes(unit(4, 8, seed=3).half(), z, y, 0.95)
+    assert variation_loss(z, y, update_prototypes(mu, z, y, 0.95), 0.1, domains).isfinite()
 
 
 @pytest.mark.parametrize("kind", ["random", "duplicates", "opposites"])
