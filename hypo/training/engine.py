@@ -179,7 +179,12 @@ def runs_folder() -> Path:
 @contextlib.contextmanager
 def _sole_owner(folder: Path) -> Iterator[None]:
     """Hold the run's lock; another process that wants it waits here. Of several ranks, the first holds it for all."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(
+            f"no checkpoint can be written to {folder.parent} ({error.strerror}): set $HYPO_RUNS to another folder"
+        ) from error
     waiting = "another process is at this run; waiting for it to end"
     with locked(_lock(folder), waiting) if rank() == 0 else nullcontext():
         _meet()

@@ -425,6 +425,12 @@ def test_a_command_without_the_memory_to_load_its_libraries_ends_in_one_sentence
     assert "Traceback" not in ended.stderr
 
 
+def test_a_place_for_checkpoints_that_is_no_folder_is_one_sentence_that_names_the_variable(tmp_path, monkeypatch):
+    monkeypatch.setenv("HYPO_RUNS", os.devnull)
+    with pytest.raises(OSError, match=r"no checkpoint can be written to .*: set \$HYPO_RUNS to another folder"):
+        hypo.run(folder_of(tmp_path / "mine"), "erm", "street", **QUICK)
+
+
 def test_the_notes_of_a_run_are_said_again_when_it_was_recorded_before(tmp_path, capsys):
     folder = folder_of(tmp_path / "mine")
     next(folder.rglob("*.png")).write_bytes(b"no image")
