@@ -13,7 +13,7 @@ from PIL import Image
 from hypo.figures import MARKERS
 from hypo.figures.ablations import contrasts, sweep, valley
 from hypo.figures.data import beside, captioned
-from hypo.figures.embeddings import Map, balanced, mapped
+from hypo.figures.embeddings import Map, balanced, mapped, small_maps
 from hypo.runs import Origin
 from hypo.training.swad import interval
 
@@ -85,6 +85,19 @@ def test_a_map_loads_nothing_and_closes_no_script_early():
 def test_too_many_classes_are_refused():
     with pytest.raises(ValueError, match=f"markers for {len(MARKERS)} classes, not 11: show fewer"):
         drawn(some(), classes=list("abcdefghijk"))
+
+
+def test_small_maps_are_one_figure_for_each_held_out_domain_with_its_own_numbers():
+    maps = {"photo": some(), "sketch": some(8)}
+    titles = {domain: {"erm": f"ERM on {domain}", "hypo": f"HYPO on {domain}"} for domain in maps}
+    records = {domain: [(Origin(f"{domain}.json", "digits"),)] for domain in maps}
+    row = small_maps(maps, titles, "umap", ["a", "b"], ["photo", "sketch"], records)
+    for (domain, samples), figure in zip(maps.items(), row.figures, strict=True):
+        html, numbers = figure_of(figure)
+        pd.testing.assert_frame_equal(numbers, samples.assign(held_out=domain))
+        assert f'download="umap-{domain}.csv"' in html and f"{domain}.json" in html
+        assert f"{len(samples)} test images with {domain} held out" in figure.alt and f"HYPO on {domain}" in figure.alt
+        assert figure.width <= 170, "two stand side by side on a phone"
 
 
 def test_as_many_samples_of_each_domain():

@@ -1,8 +1,10 @@
 """Parameters of a page: what is refused, which scale is taken, what the banner says."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-from made import run
+from made import PACS, arrays, run
 
 from hypo.config import configure
 from hypo.notebook import page as notebook
@@ -66,3 +68,29 @@ def test_a_recorded_run_on_the_benchmark_is_shown_where_its_data_is_not(tmp_path
     assert [origin.file for origin in own["origins"]] == [path.name]
     assert notebook.begin({"held_out": "photo", "algorithm": "erm", "seed": 3}, "pacs").config.scale == "demo"
     assert notebook.begin({"held_out": "photo", "algorithm": "erm", "seed": 2, "scale": "demo"}, "pacs").demo
+
+
+def test_other_domains_are_shown_where_every_method_is_recorded_with_its_embeddings(tmp_path):
+    kept = arrays(np.eye(2), np.arange(2), np.zeros(2, int))
+    for domain, algorithm, embeddings in (
+        *((domain, algorithm, kept) for domain in ("sketch", "art_painting") for algorithm in ("erm", "hypo")),
+        ("photo", "hypo", kept),
+        *(("cartoon", algorithm, None) for algorithm in ("erm", "hypo")),
+    ):
+        run(tmp_path / "records", "pacs", algorithm, domain, embeddings=embeddings)
+    before = sorted((tmp_path / "records").iterdir())
+    page = notebook.begin({"held_out": "sketch"}, "pacs")
+    every = page.by_held_out("erm", "hypo")
+    assert [*every] == ["sketch", "art_painting"], "the page's own first; no ERM on photo, no embeddings on cartoon"
+    assert all(own[name]["held_out"] == domain for domain, own in every.items() for name in ("erm", "hypo"))
+    assert [*page.by_held_out("hypo")] == ["sketch", "art_painting", "photo"]
+    assert sorted((tmp_path / "records").iterdir()) == before, "nothing is trained for another domain"
+
+
+@pytest.mark.parametrize("held_out", PACS)
+def test_the_committed_records_have_embeddings_of_every_domain_of_pacs(held_out, monkeypatch):
+    monkeypatch.setenv("HYPO_RECORDS", str(Path(__file__).resolve().parents[1] / "data" / "records"))
+    page = notebook.begin({"held_out": held_out, "scale": None, "seed": 0}, "pacs")
+    assert page.config.scale == "cpu" and page.recorded
+    every = page.by_held_out("erm", "hypo")
+    assert next(iter(every)) == held_out and {*every} == {*PACS}

@@ -13,8 +13,10 @@ import nbformat
 import papermill
 import pytest
 import yaml
+from held_out import BY_DOMAIN, domains_shown
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_core.utils import run_sync
+from made import PACS
 from own_folder import QUICK, folder_of
 from papermill.exceptions import PapermillExecutionError
 
@@ -116,9 +118,13 @@ def test_a_page_names_tables_and_figures_by_their_numbers(page):
 def test_a_page_runs_with_other_parameters(page, execute, tmp_path):
     shutil.copytree(BOOK.parent / "data" / "records", tmp_path / "records")
     before = {path: path.read_bytes() for path in (tmp_path / "records").iterdir()}
-    execute(page, **others(page))
+    made = execute(page, **others(page))
     after = {path: path.read_bytes() for path in before if path.exists()}
     assert after == before, "a page may train what is not recorded, and leaves the records that are there as they are"
+    html = "".join(output.get("data", {}).get("text/html", "") for c in made.cells for output in c.get("outputs", []))
+    for name in BY_DOMAIN.get(page.stem, ()):
+        first, *rest = domains_shown(html, name)
+        assert first == others(page).get("held_out", "cartoon") and {first, *rest} == {*PACS}, name
 
 
 @pytest.mark.pages

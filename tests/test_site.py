@@ -16,6 +16,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import pytest
+from held_out import BY_DOMAIN, domains_shown
+from made import PACS
 
 TOP = Path(__file__).resolve().parents[1]
 HTML = TOP / "_build" / "html"
@@ -92,6 +94,14 @@ def test_every_image_has_alternative_text_and_every_figure_its_numbers(page):
         assert "alt" in image and (image["alt"] or "logo" in image.get("class", "")), f"{page.name}: {image}"
     pictures = html.count('<img class="hypo-figure only-dark" data-picture')
     assert pictures <= PICTURES.get(page.stem, 0), f"{page.name} has a figure without its numbers"
+
+
+@pytest.mark.parametrize("page", BY_DOMAIN)
+def test_geometry_is_shown_with_every_domain_of_pacs_held_out(page):
+    html = (HTML / f"{page}.html").read_text()
+    for name in BY_DOMAIN[page]:
+        assert {*domains_shown(html, name)} == {*PACS}, name
+    assert "pacs-photo-hypo-cpu-s0" in html
 
 
 @pytest.fixture(scope="module")

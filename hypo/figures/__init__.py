@@ -75,7 +75,9 @@ class Row:
         self.figures = figures
 
     def _repr_html_(self) -> str:
-        cells = "".join(f"<div>{figure._repr_html_()}</div>" for figure in self.figures)
+        cells = "".join(
+            f'<div style="max-width:{figure.width}px">{figure._repr_html_()}</div>' for figure in self.figures
+        )
         return f'<div style="display:flex;flex-wrap:wrap;justify-content:center;gap:0.5rem">{cells}</div>'
 
 

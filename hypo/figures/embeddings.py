@@ -12,16 +12,17 @@ import io
 import json
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 from PIL import Image
 
 from hypo.display import source
-from hypo.figures import COLOURS, MARKERS, asset
+from hypo.figures import COLOURS, MARKERS, THEMES, Row, Themed, asset, plain
 from hypo.report.text import words
 from hypo.runs import Origins
 
@@ -66,6 +67,52 @@ def mapped(stored: dict[str, tuple[pd.DataFrame, np.ndarray]], count: int, seed:
     return table
 
 
+def colours_of(domains: Sequence[str]) -> dict[str, str]:
+    """A colour for each domain: the paper's where it has them all."""
+    known = {*domains} <= {*FIGURE_4}
+    return {domain: FIGURE_4[domain] if known else COLOURS[i] for i, domain in enumerate(domains)}
+
+
+def small_maps(
+    maps: Mapping[str, pd.DataFrame],
+    titles: Mapping[str, Mapping[str, str]],
+    name: str,
+    classes: Sequence[str],
+    domains: Sequence[str],
+    records: Mapping[str, Sequence[Origins]],
+) -> Row:
+    """The maps of every held-out domain, small: one column each, its methods below each other; drawn as by `Map`.
+
+    maps     held-out domain -> `mapped`
+    titles   held-out domain -> name of the columns -> title of its map
+    name     of the CSVs, before the domain's
+    records  held-out domain -> the records behind its maps
+    """
+    colours = colours_of(domains)
+
+    def small(domain: str, samples: pd.DataFrame) -> Themed:
+        own = titles[domain]
+
+        def draw(figure: Figure, theme: str) -> None:
+            ink = THEMES[theme]["ink"]
+            figure.suptitle(f"{plain(words(domain))} held out", fontsize=10)
+            for axes, (method, title) in zip(figure.subplots(len(own), 1), own.items(), strict=True):
+                at = pd.DataFrame(_fitted(samples[[f"{method}_x", f"{method}_y"]].to_numpy()), samples.index)
+                for (c, e, part), some in at.groupby([samples["class"], samples["domain"], samples["part"]]):
+                    edge = {"edgecolors": ink if part == "ood_test" else "none", "linewidths": 0.3}
+                    look = {"marker": MARKERS[classes.index(c)], "color": colours[e], "alpha": 0.8, "s": 7}
+                    axes.scatter(some[0], some[1], **look, **edge)
+                axes.set(xlim=(0, SIDE), ylim=(SIDE, 0), xticks=[], yticks=[], aspect="equal")
+                axes.set_title(plain(title), fontsize=9)
+                axes.spines[:].set(visible=True, color=THEMES[theme]["faint"])
+
+        alt = f"UMAP of {len(samples)} test images with {words(domain)} held out. {'; '.join(own.values())}."
+        size, numbers = (1.7, 0.3 + 1.85 * len(own)), samples.assign(held_out=domain)
+        return Themed(draw, alt, size, True, f"{name}-{domain}", numbers, records[domain])
+
+    return Row(*(small(domain, samples) for domain, samples in maps.items()))
+
+
 @dataclass(frozen=True)
 class Map:
     """The same samples under several methods side by side: domains by colour, classes by marker.
@@ -100,8 +147,7 @@ class Map:
 
     @property
     def colours(self) -> dict[str, str]:
-        known = {*self.domains} <= {*FIGURE_4}
-        return {domain: FIGURE_4[domain] if known else COLOURS[i] for i, domain in enumerate(self.domains)}
+        return colours_of(self.domains)
 
     def _repr_html_(self) -> str:
         columns, name = math.ceil(math.sqrt(len(self.samples))), self.id

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from hypo.figures import COLOURS, THEMES, Row, Themed, plain
 from hypo.paper import method_name
+from hypo.report.text import listed, words
 from hypo.runs import Origins
 
 
@@ -24,8 +25,7 @@ def heatmaps(maps: Mapping[str, pd.DataFrame], where: str, records: Sequence[Ori
 
     def heatmap(method: str, frame: pd.DataFrame) -> Themed:
         title = f"{method_name(method)} on {where}"
-        grid = frame.pivot(index="class", columns="pair", values="sinkhorn")
-        grid = grid.loc[list(dict.fromkeys(frame["class"])), list(dict.fromkeys(frame["pair"]))]
+        grid = _grid(frame)
 
         def draw(figure: Figure, _theme: str) -> None:
             axes = figure.subplots()
@@ -46,6 +46,47 @@ def heatmaps(maps: Mapping[str, pd.DataFrame], where: str, records: Sequence[Ori
         return Themed(draw, alt, size, name=f"variation-{method}", numbers=frame, records=records)
 
     return Row(*(heatmap(method, frame) for method, frame in maps.items()))
+
+
+def small_heatmaps(
+    maps: Mapping[str, Mapping[str, pd.DataFrame]], name: str, records: Mapping[str, Sequence[Origins]]
+) -> Row:
+    """`heatmaps` for every held-out domain, small: the methods side by side, all maps on one colour scale.
+
+    maps     held-out domain -> method -> class, pair, sinkhorn
+    name     of the CSVs, before the domain's
+    records  held-out domain -> the records behind its maps
+    """
+    top = max(frame["sinkhorn"].max() for own in maps.values() for frame in own.values())
+
+    def small(domain: str, own: Mapping[str, pd.DataFrame]) -> Themed:
+        grids = {method_name(method): _grid(frame) for method, frame in own.items()}
+        classes = [plain(name) for name in next(iter(grids.values())).index]
+
+        def draw(figure: Figure, _theme: str) -> None:
+            figure.suptitle(f"{plain(words(domain))} held out", fontsize=11)
+            for axes, (method, grid) in zip(figure.subplots(1, len(grids), sharey=True), grids.items(), strict=True):
+                look = {"cmap": "cividis", "cbar": False, "annot": True, "fmt": ".2f", "annot_kws": {"size": 7.5}}
+                sns.heatmap(grid, vmin=0, vmax=top, ax=axes, xticklabels=False, yticklabels=False, **look)
+                pairs = [plain(pair.replace(" – ", "\n")) for pair in grid]
+                axes.set_xticks(np.arange(grid.shape[1]) + 0.5, pairs, rotation=90, fontsize=8)
+                axes.set_yticks(np.arange(len(grid)) + 0.5, classes, rotation=0)
+                axes.tick_params(length=0)
+                axes.set(xlabel="", ylabel="", title=method)
+
+        means = [f"{grid.to_numpy().mean():.2f} under {method}" for method, grid in grids.items()]
+        alt = f"Heatmaps with {words(domain)} held out: the Sinkhorn divergence is on average {listed(means)}."
+        numbers = pd.concat([frame.assign(held_out=domain, method=method) for method, frame in own.items()])
+        size = (3.6, 1.9 + 0.2 * len(classes))
+        return Themed(draw, alt, size, name=f"{name}-{domain}", numbers=numbers, records=records[domain])
+
+    return Row(*(small(domain, own) for domain, own in maps.items()))
+
+
+def _grid(frame: pd.DataFrame) -> pd.DataFrame:
+    """Divergences by class (rows) and pair of domains (columns), both in the order of the frame."""
+    grid = frame.pivot(index="class", columns="pair", values="sinkhorn")
+    return grid.loc[[*dict.fromkeys(frame["class"])], [*dict.fromkeys(frame["pair"])]]
 
 
 def both_sides(nearest: pd.DataFrame, name: str, records: Sequence[Origins] = ()) -> Themed:

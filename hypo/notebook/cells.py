@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import shlex
 
+import pandas as pd
 from IPython.display import display
 
 from hypo import runs
 from hypo.data.benchmarks import REGISTRY
+from hypo.data.imageset import ImageSet
 from hypo.display import Html, show
 from hypo.figures import Themed
 from hypo.figures import results as figures
-from hypo.figures.data import captioned
+from hypo.figures.data import beside, captioned
 from hypo.notebook.page import Page
 from hypo.report import claims, corruptions, text
 from hypo.report import run as report
 from hypo.report.corruptions import METHODS
+from hypo.runs import Origins
 
 
 def one_run(page: Page) -> None:
@@ -90,6 +93,21 @@ def by_severity(benchmark: str) -> None:
         told = "The paper gives one number per corruption. Here are ours by severity, averaged over all 19 corruptions:"
         for part in (_heading("Accuracy by severity"), show(told), severities(benchmark)):
             display(part)
+
+
+def hard_pairs(
+    near: pd.DataFrame, images: ImageSet | None, by: str, name: str, caption: str, records: list[Origins]
+) -> Themed | Html:
+    """Pairs of `hypo.report.geometry.closest_pairs`: their images in rows by the column `by`; else a table."""
+    if images is None:
+        names = {"class_a": "class", "class_b": "nearest other class", "held_out": "held out"}
+        listed = near[[*dict.fromkeys([by, "domain"]), "class_a", "class_b", "cosine"]]
+        listed = listed.assign(**{column: listed[column].map(text.words) for column in {by, "domain"}})
+        about = f"{caption} With the images here (`hypo data pacs`) the page shows them."
+        return show(listed.rename(columns=names), name, about, records=records, decimals=2, numbers=near)
+    both = beside(images.images[near[["index_a", "index_b"]].to_numpy()])
+    captions = [f"{pair.class_a} | {pair.class_b}\n{pair.cosine:.2f}" for pair in near.itertuples()]
+    return captioned(both, [*near[by]], captions, name, caption, near, records)
 
 
 def _heading(title: str) -> Html:

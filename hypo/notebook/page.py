@@ -57,6 +57,24 @@ class Page:
         except (ValueError, OSError) as error:
             raise ParameterError(sentence(error)) from None
 
+    def by_held_out(self, *algorithms: str) -> dict[str, dict[str, pd.Series]]:
+        """Held-out domain -> algorithm -> run as of `run`: the page's domain first.
+
+        The others follow in the benchmark's order where all of the algorithms are recorded with their embeddings; for
+        these nothing is trained.
+        """
+        own = {name: self.run(algorithm=name) for name in algorithms}
+        found = {self.config.held_out or "": own}
+        chosen = {name: getattr(self.config, name) for name in MAIN} | self.overrides
+        for domain in own[algorithms[0]]["domains"] if self.config.held_out else ():
+            kept = {
+                name: recorded(configure(**chosen | {"algorithm": name, "held_out": domain})) for name in algorithms
+            }
+            rows = {name: runs.of(record) for name, record in kept.items() if record is not None}
+            if len(rows) == len(kept) and all(runs.embeddings(row["path"]) is not None for row in rows.values()):
+                found.setdefault(domain, rows)
+        return found
+
     def images(self) -> ImageSet | None:
         """The images behind the run, None when they are not on this machine."""
         here = self.config.benchmark not in REGISTRY or _here(self.config.benchmark)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,26 @@ def samples(run: Any, found: Embeddings) -> pd.DataFrame:
     classes, domains, given = np.array(run["classes"]), np.array(run["domains"]), found.samples
     named = {"class": classes[given["label"]], "domain": domains[given["domain"]]}
     return given[["index"]].assign(**named, part=given["part"], prediction=classes[given["prediction"]])
+
+
+def located(given: Mapping[str, Any]) -> dict[str, tuple[pd.DataFrame, np.ndarray]]:
+    """Method -> run, as method -> `samples` of the run and their embeddings z (N, d)."""
+    kept = {name: stored(run) for name, run in given.items()}
+    return {name: (samples(given[name], found), found.z) for name, found in kept.items()}
+
+
+def across(every: pd.DataFrame, measures: Mapping[Hashable, str]) -> pd.DataFrame:
+    """A few measures, one row per held-out domain and one column per measure and method.
+
+    every     by held_out and measure, one column per method
+    measures  name in `every` -> name in the head of a column
+    """
+    columns = {
+        f"{short}, {method}": every[method].xs(name, level="measure")
+        for name, short in measures.items()
+        for method in every
+    }
+    return pd.DataFrame(columns).rename(index=text.words).rename_axis("held out")
 
 
 # Variation and the bound
@@ -89,6 +109,29 @@ def tightest(found: pd.DataFrame) -> pd.DataFrame:
         holds=[f"{a} of {n}" for a, n in zip(held["sum"], held["size"], strict=True)],
         says=np.where(trivial, "nothing: always true", ""),
     )
+
+
+def bounds(every: pd.DataFrame) -> pd.DataFrame:
+    """The end of the chain, one row per held-out domain: the supremum from both sides, both bounds, and how many
+    inequalities hold in every place (lines of proofs aside) and say more than what is always true.
+
+    every  `sides` of several runs, told apart by a column held_out
+    """
+    rows = {}
+    for domain, found in every.groupby("held_out", sort=False):
+        lemma, quantity = found["lemma"], found["quantity"]
+        theorem = lemma == "Theorem 6.1"
+        whole = found[~lemma.str.contains("proof")].groupby(["lemma", "quantity"])["holds"].all()
+        stated = tightest(found[~lemma.str.contains("proof|sharper") & found["at_most"].notna()])
+        rows[text.words(domain)] = {
+            "Vˢᵘᵖ, from below": found.loc[theorem & (quantity == "Vˢᵘᵖ, from below"), "left"].max(),
+            "from above": found.loc[theorem & (quantity == "Vˢᵘᵖ, from above"), "left"].max(),
+            "sharper bound": found.loc[lemma == "Theorem 6.1, sharper", "right"].min(),
+            "the paper's bound": found.loc[theorem, "right"].min(),
+            "inequalities that hold": f"{whole.sum()} of {len(whole)}",
+            "of the paper's that say something": f"{(stated['says'] == '').sum()} of {len(stated)}",
+        }
+    return pd.DataFrame(rows).T.infer_objects().rename_axis("held out")
 
 
 def epsilon_table(frame: pd.DataFrame | None = None) -> Table:
@@ -152,6 +195,23 @@ def in_words(values: pd.DataFrame) -> str:
         f"Its classes lie {'further apart' if higher[APART] else 'closer together'} {said[APART]}: "
         f"the second {'holds' if higher[APART] else 'does not hold'}.\n"
         f"**Against the claim:** {some if len(against) else none}"
+    )
+
+
+def in_how_many(every: pd.DataFrame) -> str:
+    """In how many held-out domains HYPO is above ERM, measure by measure.
+
+    every  `neighbourhoods` by held_out, measure and samples, one column per method
+    """
+    seen = every.xs("all domains", level="samples").dropna()
+    if {*seen.index.get_level_values("measure")} != {APART, ALIKE, MIXED}:
+        return "These runs have too few test images for the paper's two observations."
+    above = (seen["HYPO"] > seen["ERM"]).groupby(level="measure").agg(["sum", "size"])
+    said = {name: f"{row['sum']} of {row['size']}" for name, row in above.iterrows()}
+    return (
+        "With one run of each method for each held-out domain, the domains of a class are mixed more under HYPO than "
+        f"under ERM in {said[MIXED]} and the classes lie further apart in {said[APART]}. A larger share of the nearest "
+        f"samples is of the same class in {said[ALIKE]}."
     )
 
 

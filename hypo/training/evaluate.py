@@ -99,7 +99,7 @@ def compact(kept: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
     One rotation for all of them puts the directions in order of their share of the squared length; those behind the
     first 99.5% go, and coordinates are rounded to GRID. Cosines between test samples of PACS move by 0.002 on average
-    and by 0.01 at most.
+    and by 0.012 at most (ERM and HYPO, cartoon held out, seed 0).
     """
     names = [name for name in kept if name.endswith("_z") or name == "prototypes"]
     rows = np.concatenate([kept[name] for name in names])

@@ -8,10 +8,10 @@ from conftest import unit
 from made import arrays, digits, run
 
 from hypo import geometry, runs
-from hypo.figures.geometry import both_sides, heatmaps
+from hypo.figures.geometry import both_sides, heatmaps, small_heatmaps
 from hypo.geometry.neighbours import hard_negatives
 from hypo.report import geometry as report
-from hypo.report.geometry import APART, MIXED, closest_pairs, hard_share, in_words
+from hypo.report.geometry import ALIKE, APART, MIXED, across, bounds, closest_pairs, hard_share, in_how_many, in_words
 from hypo.runs import Origin
 from hypo.sphere import to_sphere
 
@@ -69,6 +69,34 @@ def test_heatmaps_share_one_scale_and_give_their_numbers(stored):
     assert alone == erm, "the larger map sets the scale of both"
     smaller = heatmaps({"hypo": low.assign(sinkhorn=low["sinkhorn"] / 2)}, "PACS").figures[0].images["light"]
     assert smaller != hypo
+
+
+def test_small_heatmaps_share_one_scale_over_held_out_domains(stored):
+    low = report.variation(stored)
+    methods = {"erm": low, "hypo": low.assign(sinkhorn=low["sinkhorn"] / 2)}
+    records = {domain: [(Origin(f"{domain}.json", "pacs"),)] for domain in ("photo", "cartoon")}
+    row = small_heatmaps({"photo": methods, "cartoon": methods}, "variation", records)
+    html = row._repr_html_()
+    for domain, figure in zip(records, row.figures, strict=True):
+        assert f'download="variation-{domain}.csv"' in html and f"{domain}.json" in html
+        assert f"{domain} held out" in figure.alt and f"{low['sinkhorn'].mean():.2f} under ERM" in figure.alt
+    doubled = {name: frame.assign(sinkhorn=2 * frame["sinkhorn"]) for name, frame in methods.items()}
+    beside_larger = small_heatmaps({"photo": methods, "cartoon": doubled}, "variation", records)
+    assert beside_larger.figures[0].images != row.figures[0].images, "the largest map of any domain sets the scale"
+
+
+def test_bounds_are_those_of_each_run(stored):
+    sides = report.sides(stored)
+    worse = sides.assign(holds=sides["holds"] & (sides["lemma"] != "Lemma C.2"), right=2 * sides["right"])
+    every = pd.concat([sides.assign(held_out="photo"), worse.assign(held_out="art_painting")], ignore_index=True)
+    table = bounds(every)
+    assert [*table.index] == ["photo", "art painting"]
+    paper, least = sides[sides["lemma"] == "Theorem 6.1"], "Vˢᵘᵖ, from below"
+    assert table[least].tolist() == [paper.loc[paper["quantity"] == least, "left"].item()] * 2
+    assert table["the paper's bound"].tolist() == pytest.approx([paper["right"].min(), 2 * paper["right"].min()])
+    assert (table[least] <= table["from above"]).all() and (table["sharper bound"] < table["the paper's bound"]).all()
+    held, count = zip(*(map(int, cell.split(" of ")) for cell in table["inequalities that hold"]), strict=True)
+    assert held[0] == count[0] == count[1] == held[1] + 1
 
 
 def test_both_sides_says_how_many_bounds_are_worth_something(stored):
@@ -153,3 +181,19 @@ def test_words_follow_the_numbers(mixed, apart):
     said = in_words(values)
     assert ("observation holds" in said) == mixed
     assert ("second holds" in said) == apart
+
+
+def test_measures_of_every_held_out_domain_stand_in_one_row_each_and_are_counted():
+    index = pd.MultiIndex.from_product(
+        [("photo", "art_painting"), (APART, ALIKE, MIXED), ("training domains", "all domains")],
+        names=["held_out", "measure", "samples"],
+    )
+    below = {("photo", APART, "all domains"): 0.1} | {(e, ALIKE, "all domains"): 0.2 for e in ("photo", "art_painting")}
+    every = pd.DataFrame({"ERM": 0.5, "HYPO": [below.get(place, 0.8) for place in index]}, index)
+    shown = across(every.xs("all domains", level="samples"), {APART: "apart", MIXED: "mixed"})
+    assert [*shown.index] == ["photo", "art painting"]
+    assert [*shown] == ["apart, ERM", "apart, HYPO", "mixed, ERM", "mixed, HYPO"]
+    assert shown["apart, HYPO"].tolist() == [0.1, 0.8] and shown["mixed, ERM"].tolist() == [0.5, 0.5]
+    said = in_how_many(every)
+    assert "under ERM in 2 of 2" in said and "further apart in 1 of 2" in said and "same class in 0 of 2" in said
+    assert "too few test images" in in_how_many(every[every.index.get_level_values("measure") != MIXED])
