@@ -13,8 +13,9 @@ from hypo.config import GENERAL, changed
 from hypo.suggest import one_of
 
 OTHERS = (
-    *("data", "config_hash", "changed", "at_defaults", "failed", "classes", "domains", "notes", "fingerprint", "split"),
-    *("sizes", "seconds", "images_per_second", "peak_memory_mb", "device", "threads", "origins", "path"),
+    *("data", "config_hash", "changed", "at_defaults", "in_heap", "failed", "classes", "domains", "notes"),
+    *("fingerprint", "split", "sizes", "seconds", "images_per_second", "peak_memory_mb", "device", "threads"),
+    *("origins", "path"),
 )
 """Columns beside the configuration and the measures."""
 MEASURED = [f"{rule}.{name}" for rule in records.RULES for name in (*records.MEASURES, "ood", "corruptions")]
@@ -43,7 +44,7 @@ def load(folder: str | os.PathLike[str] | None = None, **filters: Any) -> pd.Dat
     classes, domains   names, as tuples; notes, sizes: of the benchmark and of the parts of the split
     split              fingerprint of the split
     changed            what differs from the scale's defaults, as a dict; at_defaults: whether nothing does
-    failed             whether the run failed to train, see `failed_to_train`
+    in_heap, failed    whether prototypes coincide after a fifth of the training; whether the run failed to train
     <rule>.<measure>   of each rule of selection, such as validation.ood_accuracy (a fraction), None where the record
                        has none; <rule>.ood is a dict
     seconds, ...       the cost; device, threads: what ran it
@@ -76,7 +77,8 @@ def row(record: dict[str, Any], path: Path | None = None) -> dict[str, Any]:
             "data": record["data"],
             "config_hash": record["config_hash"],
         }
-        | {"changed": different, "at_defaults": not different, "failed": failed_to_train(record)}
+        | {"changed": different, "at_defaults": not different}
+        | {"in_heap": in_heap(record), "failed": failed_to_train(record)}
         | {"classes": tuple(benchmark["classes"]), "domains": tuple(benchmark["domains"])}
         | {"notes": tuple(benchmark["notes"]), "fingerprint": benchmark["fingerprint"]}
         | {"split": record["split"]["fingerprint"], "sizes": record["split"]["sizes"]}
@@ -97,17 +99,26 @@ def of(record: dict[str, Any], folder: str | os.PathLike[str] | None = None) -> 
     return pd.Series(row(record, next(given.glob(f"*-{record['config_hash'][:8]}.json"), None)))
 
 
-def failed_to_train(record: dict[str, Any]) -> bool:
-    """Whether the prototypes still coincide after a fifth of the training, or validation is near chance.
+def in_heap(record: dict[str, Any]) -> bool:
+    """Whether the prototypes coincide at the first evaluation after a fifth of the epochs; a run may leave later.
 
-    Mean cosine of two prototypes above COLLAPSED at the first evaluation after a fifth of the epochs (methods with a
-    loss on the sphere); or validation accuracy of the selected weights below 2 / C.
+    They coincide when two of them have a mean cosine above COLLAPSED; methods without a loss on the sphere have none.
     """
     fifth = record["config"]["epochs"] / 5
-    later = [each["validation"]["cosine"] for each in record["epochs"] if each["epoch"] > fifth]
-    collapsed = bool(later) and later[0] is not None and later[0] > COLLAPSED
+    return _coincide([each for each in record["epochs"] if each["epoch"] > fifth][:1])
+
+
+def failed_to_train(record: dict[str, Any]) -> bool:
+    """Whether the prototypes coincide at the last evaluation, or the selected weights are near chance on validation.
+
+    Near chance is an accuracy below 2 / C.
+    """
     chance = 1 / len(record["benchmark"]["classes"])
-    return collapsed or record["final"]["validation"]["validation_accuracy"] < 2 * chance
+    return _coincide(record["epochs"][-1:]) or record["final"]["validation"]["validation_accuracy"] < 2 * chance
+
+
+def _coincide(evaluations: list[dict[str, Any]]) -> bool:
+    return any((each["validation"]["cosine"] or 0.0) > COLLAPSED for each in evaluations)
 
 
 def made_with(frame: pd.DataFrame, setting: Setting) -> pd.DataFrame:

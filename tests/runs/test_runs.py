@@ -73,13 +73,20 @@ def test_failed_to_train_is_collapsed_prototypes_or_validation_near_chance(given
     assert runs.failed_to_train(record) == failed
 
 
-def test_prototypes_may_coincide_for_the_first_fifth_of_the_training():
-    record = a_record()
-    for each in record["epochs"]:  # five epochs at cpu scale
-        each["validation"] = each["validation"] | {"cosine": 0.99 if each["epoch"] <= 1 else 0.2}
-    assert not runs.failed_to_train(record)
-    record["epochs"][1]["validation"]["cosine"] = 0.95
-    assert runs.failed_to_train(record)
+def test_a_run_may_be_in_the_heap_after_a_fifth_of_the_training_and_leave_it():
+    """Or come to it later: where it was then and where it ends are two things."""
+
+    def ends(*cosines):
+        record = a_record()  # five epochs at cpu scale
+        for each, cosine in zip(record["epochs"], cosines, strict=True):
+            each["validation"] = each["validation"] | {"cosine": cosine}
+        return runs.in_heap(record), runs.failed_to_train(record)
+
+    assert ends(0.99, 0.2, 0.2, 0.2, 0.2) == (False, False)
+    assert ends(0.99, 0.95, 0.8, 0.3, 0.2) == (True, False)
+    assert ends(0.99, 0.95, 0.95, 0.95, 0.91) == (True, True)
+    assert ends(0.2, 0.2, 0.2, 0.95, 0.95) == (False, True)
+    assert ends(None, None, None, None, None) == (False, False)
 
 
 def test_a_setting_means_every_other_field_at_its_default(tmp_path):
