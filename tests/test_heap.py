@@ -97,3 +97,14 @@ def test_first_steps_are_watched_one_by_one():
     assert found["facing"].isna().tolist() == [True, False, False]
     assert found[["embeddings", "prototypes"]].abs().max(axis=None) <= 1
     assert (found[["norm", "gradient"]] > 0).all(axis=None)
+
+
+def test_a_larger_lambda_lengthens_the_steps():
+    """With lambda = 4 at constant tau the head's output grows long, and not where the rate makes up for it."""
+
+    def length(**settings):
+        config = configure("digits", "hypo", "cartoon", "demo", 0, start_temperature=None, **settings)
+        return first_steps(config, 20)["norm"].iloc[-1]
+
+    usual = configure("digits", "hypo", "cartoon", "demo").lr
+    assert min(length(weight=4.0), length(lr=4 * usual)) > 10 * length(weight=4.0, lr=usual / 4)
