@@ -368,13 +368,19 @@ def _algorithms(args: argparse.Namespace) -> int:
 
 def _configure_table(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
     parser.add_argument("name", help="a benchmark, or the number of one of the paper's tables")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="of a benchmark: every setting that was run (without it: the defaults of each scale, and the paper's "
+        "constant temperature; of your own folder always every one)",
+    )
 
 
 def _table(args: argparse.Namespace) -> int:
     from hypo.report.named import named
     from hypo.report.table import render
 
-    print(render(named(args.name)), end="")
+    print(render(named(args.name, every=args.all)), end="")
     return 0
 
 

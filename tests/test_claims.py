@@ -120,6 +120,17 @@ def test_one_seed_has_no_interval_and_decides_nothing(tmp_path):
     assert row["evidence"].startswith("+9.0 points (4 pairs: ") and "1 seed, so no interval" in row["evidence"]
 
 
+def test_a_page_says_which_of_its_claims_rest_on_one_seed(tmp_path):
+    assert report.without_interval("tau_alpha", runs.load(tmp_path)) == ""
+    for seed in range(2):
+        run(tmp_path, 0.7, seed=seed)
+        run(tmp_path, 0.6 + 0.01 * seed, {"temperature": 0.9}, seed=seed)
+    assert report.without_interval("tau_alpha", runs.load(tmp_path)) == "", "two seeds have an interval"
+    run(tmp_path, 0.6, {"temperature": 0.5})
+    said = report.without_interval("tau_alpha", runs.load(tmp_path))
+    assert "1 of 2 for “Smaller temperatures" in said and "Too large" not in said and said.count(". ") == 0
+
+
 def test_a_run_that_failed_to_train_is_named_with_the_comparison(tmp_path):
     pairs(tmp_path, (2.0, 2.1))
     run(tmp_path, 0.6, ERM, seed=2, cosine=None)

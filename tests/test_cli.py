@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from made import run
 from PIL import Image
 
 from hypo import cli
@@ -191,6 +192,14 @@ def test_sweep_says_which_runs_failed_and_goes_on(tmp_path, monkeypatch, capsys)
     assert cli.main([*grid, "--width", "0.05", "--batch-size", "100000,512"]) == 1
     first, second = capsys.readouterr().out.splitlines()
     assert "batch_size=100000: failed: " in first and "batch_size=512: validation" in second
+
+
+def test_table_shows_every_setting_when_asked_to(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HYPO_RECORDS", str(tmp_path))
+    run(tmp_path, settings={"temperature": 0.5})
+    for options, shown in (([], False), (["--all"], True)):
+        assert cli.main(["table", "pacs", *options]) == 0
+        assert ("temperature=0.5" in capsys.readouterr().out) == shown
 
 
 def test_the_start_of_several_records_is_refused_with_some_of_their_names(capsys):

@@ -64,7 +64,8 @@ def sweep(
     single   of `hypo.report.studies.sweep`, one row per run: `field`, held_out, value (percent), origins
     default  the paper's setting, marked where it was run
     paper    the number that the paper prints for its setting; None where it prints none, or on other data than its own
-    erm      the mean accuracy of ERM in percent, which does not depend on the field; None where it was not run
+    erm      the mean accuracy of ERM in percent at the same places, which does not depend on the field; None where it
+             was not run
     """
     grid = sorted({*single[field]})
 

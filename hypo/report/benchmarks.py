@@ -90,16 +90,20 @@ def lines(
     return pd.DataFrame(shown, columns=["method", *columns])
 
 
+def usual(benchmark: str, frame: pd.DataFrame) -> pd.DataFrame:
+    """The runs that the table of a benchmark is about: on a reader's folder all of them; on a benchmark of the paper
+    those at their scale's defaults, and those with the paper's constant temperature."""
+    if benchmark not in paper.NAMES:
+        return frame
+    return frame[frame["changed"].map(lambda changed: changed in ({}, CONSTANT)).astype(bool)]
+
+
 def table(benchmark: str, frame: pd.DataFrame | None = None) -> Table:
     """The paper's table of a benchmark, the best average first, with our runs below the methods that were run.
 
-    frame  runs to show; where None all on a reader's folder, and on a benchmark of the paper those at their scale's
-           defaults, and those with the paper's constant temperature
+    frame  runs to show; `usual` ones where None
     """
-    if frame is None:
-        frame = runs.load()
-        if benchmark in paper.NAMES:
-            frame = frame[[changed in ({}, CONSTANT) for changed in frame["changed"]]]
+    frame = usual(benchmark, runs.load()) if frame is None else frame
     found, label = numbers(benchmark, frame), paper.TABLES.get(benchmark)
     tests = "corruption (mean over severities)" if benchmark == "cifar10" else "held-out domain"
     caption = [f"OOD accuracy in % on {text.data(benchmark)}, by {tests}."]

@@ -56,6 +56,17 @@ def of_page(page: str, frame: pd.DataFrame | None = None) -> Table:
     return Table(found[["claim", "outcome", "on", "evidence"]], f"claims-{page}", caption, found["origins"], found)
 
 
+def without_interval(page: str, frame: pd.DataFrame | None = None) -> str:
+    """One sentence: which claims of a page rest on comparisons of one seed, which decide nothing; none if none does."""
+    said = []
+    for line in verdicts(frame, page).itertuples():
+        found = line.evidence.findings
+        if alone := sum(not finding.estimate.df for finding in found):
+            said.append(f"{alone} of {len(found)} for “{line.claim.rstrip('.')}”")
+    why = "A comparison over one seed has no interval and decides nothing, whatever the difference"
+    return f"{why}; such are {text.listed(said)}." if said else ""
+
+
 def on_digits(frame: pd.DataFrame | None = None) -> Table:
     """The rules of all claims that can be, applied to the digits."""
     found = said(claims.on_digits(frame))
@@ -98,12 +109,7 @@ def against_erm(benchmark: str, frame: pd.DataFrame | None = None) -> str:
     name, said = text.data(benchmark), []
     for scale in reversed(SCALES):
         for finding in claims.judge({"rule": AHEAD_OF_ERM}, here[here["scale"] == scale]).findings:
-            side = "above" if finding.estimate.value > 0 else "below"
-            alone = f"HYPO's mean is {side} ERM's, but one seed decides nothing"
-            undecided = alone if math.isnan(finding.estimate.low) else "HYPO cannot be told from ERM"
-            decided = {"supported": "HYPO is ahead of ERM", "contradicted": "HYPO is behind ERM"}
-            told = decided.get(finding.outcome, undecided)
-            said.append(f"On {name} at {scale} scale {told}: {measured(finding)}")
+            said.append(f"On {name} at {scale} scale {ordered(finding)}: {measured(finding)}")
     printed = paper.of_benchmark(benchmark).query("column == 'average'").set_index("algorithm")["value"]
     where = f"the paper's {paper.NUMBERS[paper.TABLES[benchmark]]}" if len(printed) else ""
     lead = text.number(printed["hypo"] - printed["erm"], sign=True) if len(printed) else ""
@@ -112,6 +118,15 @@ def against_erm(benchmark: str, frame: pd.DataFrame | None = None) -> str:
         return " ".join([*(f"**{each}.**" for each in said[:-1]), f"**{said[-1]}{last}.**"])
     nothing = f"**HYPO and ERM were not compared on {name} here, so nothing is decided about it.**"
     return f"{nothing} On average {where} has {lead} points for HYPO over ERM." if where else nothing
+
+
+def ordered(finding: Finding) -> str:
+    """The order of HYPO and ERM by a finding of AHEAD_OF_ERM, or that it is open."""
+    side = "above" if finding.estimate.value > 0 else "below"
+    alone = f"HYPO's mean is {side} ERM's, but one seed decides nothing"
+    undecided = alone if math.isnan(finding.estimate.low) else "HYPO cannot be told from ERM"
+    decided = {"supported": "HYPO is ahead of ERM", "contradicted": "HYPO is behind ERM"}
+    return decided.get(finding.outcome, undecided)
 
 
 def finding(frame: pd.DataFrame | None = None, names: bool = True) -> list[str]:

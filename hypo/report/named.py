@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import pandas as pd
@@ -14,20 +15,26 @@ from hypo.report.table import Table
 from hypo.suggest import one_of
 
 
-def named(name: str, frame: pd.DataFrame | None = None) -> Table:
-    """The table of a benchmark with every run on it, or the paper's table of this number ("4", "Table 4") and ours; of
-    a folder by its path."""
+def named(name: str, frame: pd.DataFrame | None = None, every: bool = False) -> Table:
+    """The table of a benchmark (a folder: by its path), or the paper's table of this number ("4", "Table 4"), and ours.
+
+    every  whether the table of a benchmark has every setting that was run, and not the `usual` ones alone
+    """
     frame = runs.load() if frame is None else frame
     labels = {number: label for label, number in paper.NUMBERS.items() if number.startswith("Table")}
     known = [*dict.fromkeys([*paper.TABLES, "digits", *frame["benchmark"]])]
     label = labels.get(f"Table {name.strip().lower().removeprefix('table').strip()}")
     if label is None and os.sep in name:  # the reader's folder
         name = own_name(expanded(name).resolve().name)
-    if label is None:
-        return benchmarks.table(one_of("table", name, [*known, *labels]), frame)
     by_label = {label: benchmark for benchmark, label in paper.TABLES.items()}
-    if label in by_label:
-        return benchmarks.table(by_label[label], frame)
+    if label is None or label in by_label:
+        benchmark = by_label[label] if label else one_of("table", name, [*known, *labels])
+        shown = frame if every else benchmarks.usual(benchmark, frame)
+        made = benchmarks.table(benchmark, shown)
+        if left := (frame["benchmark"] == benchmark).sum() - (shown["benchmark"] == benchmark).sum():
+            more = f"`--all` adds {left} run{'s' if left > 1 else ''} with other settings."
+            made = dataclasses.replace(made, caption=f"{made.caption} {more}")
+        return made
     if label in studies.STUDIES:
         return studies.table(label, frame)
     at_defaults = frame[frame["at_defaults"].astype(bool)]

@@ -6,6 +6,7 @@ the same data, scale, held-out domain, seed and split, and their intervals are s
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from hypo import paper, runs
 from hypo.report import text
 from hypo.report.benchmarks import beside, columns_of, lines, reading
 from hypo.report.table import PAPER, Table
-from hypo.runs import Setting
+from hypo.runs import KEYS, Setting
 from hypo.suggest import one_of
 
 BY = ["benchmark", "scale", "data"]
@@ -119,8 +120,35 @@ def contrasts(labels: Sequence[str], frame: pd.DataFrame, benchmark: str | None 
 
 
 def sweep(frame: pd.DataFrame, field: str) -> pd.DataFrame:
-    """OOD accuracy of each run that changes nothing but `field`: KEYS, value, failed, origins, the field's value."""
+    """OOD accuracy of runs that change nothing but `field`, at the places that every value of it has in common.
+
+    Returns  one row per run: KEYS, value, failed, origins, the field's value; left_out: how many runs with this value
+             stand at a place (KEYS) that another value lacks, and are not among them
+    """
     grid = sorted({*frame.get(field, pd.Series(dtype=float)).dropna()})
     parts = [runs.values(frame, {field: value}, "ood_accuracy").assign(**{field: value}) for value in grid]
-    nothing = runs.values(frame[:0], {}, "ood_accuracy").assign(**{field: 0.0})
-    return pd.concat(parts or [nothing], ignore_index=True)
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return runs.values(frame[:0], {}, "ood_accuracy").assign(**{field: 0.0, "left_out": 0})
+    shared = functools.reduce(lambda one, other: one.merge(other[KEYS]), parts)
+    kept = [at_places(part, shared) for part in parts]
+    gone = [len(part) - len(own) for part, own in zip(parts, kept, strict=True)]
+    return pd.concat([own.assign(left_out=n) for own, n in zip(kept, gone, strict=True)], ignore_index=True)
+
+
+def at_places(single: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
+    """Those of single values whose data, scale, held-out domain, seed and split (KEYS) are among those of `others`."""
+    return single.merge(others[KEYS].drop_duplicates(), on=KEYS)
+
+
+def like_for_like(single: pd.DataFrame, field: str, symbol: str) -> str:
+    """A sentence or two for the caption of a sweep: which runs each value has, and how many are left out."""
+    if single.empty:
+        return f"No domain and seed was run with every value of {symbol}, so there is no figure of it."
+    domains = text.listed([text.words(domain) for domain in dict.fromkeys(single["held_out"])])
+    seeds = sorted({*single["seed"]})
+    each = f"seed{'s' if len(seeds) > 1 else ''} {text.listed([*map(str, seeds)])}"
+    gone = single.drop_duplicates(field).set_index(field)["left_out"]
+    without = text.listed([f"{n} at {symbol} = {value:g}" for value, n in gone.items() if n])
+    less = f" Runs that not every value has are left out: {without}." if without else ""
+    return f"Every value of {symbol} has the same runs: {domains} held out, {each}.{less}" if len(gone) > 1 else ""

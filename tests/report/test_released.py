@@ -37,8 +37,29 @@ def test_the_leak_is_in_the_validation_accuracy_and_splits_may_differ(tmp_path):
 
 def test_severities_are_those_of_cifar10_beside_pacs(tmp_path):
     run(tmp_path, "cifar10", held_out=None, ood={"fog": {"1": 0.9, "3": 0.5, "5": 0.1}})
-    shown = released.table(runs.load(tmp_path), "pacs", "cpu").frame.set_index("measured on")
-    assert shown.loc["severity 1 only, CIFAR-10", "effect (points)"].startswith("+40.0")
+    shown = released.table(runs.load(tmp_path), "pacs", "cpu").frame.set_index("measured by")
+    line = shown.loc["severity 1 only"]
+    assert line["effect (points)"].startswith("+40.0") and line["held out"] == "none: corruptions of CIFAR-10"
+
+
+def test_the_choice_of_the_epoch_on_cifar10_is_measured_there(tmp_path):
+    run(tmp_path, ood=0.5, rules={"oracle": {"ood_accuracy": 0.9}})
+    chosen = ("choice of the epoch, CIFAR-10", "effect (points)")
+    assert released.table(runs.load(tmp_path), "pacs", "cpu").frame.set_index("matter").loc[chosen] == NOT_RUN
+    ood = {"fog": {"1": 0.5, "5": 0.5}}
+    run(tmp_path, "cifar10", held_out=None, ood=ood, rules={"oracle": {"ood_accuracy": 0.52}})
+    line = released.table(runs.load(tmp_path), "pacs", "cpu").frame.set_index("matter").loc[chosen[0]]
+    assert line["effect (points)"].startswith("+2.0") and line["n"] == "1"
+
+
+def test_each_row_names_the_domains_of_its_own_pairs(tmp_path):
+    for domain in ("cartoon", "sketch"):
+        run(tmp_path, held_out=domain)
+        run(tmp_path, held_out=domain, settings={"hard_negatives": False})
+    run(tmp_path, settings={"views": 2})
+    shown = released.table(runs.load(tmp_path), "pacs", "cpu").frame.set_index("matter")["held out"]
+    assert (shown["hard negatives"], shown["views of an image"]) == ("cartoon and sketch", "cartoon")
+    assert shown["start of the prototypes"] == "", "not run"
 
 
 def test_selection_on_the_test_set_is_the_oracle_minus_the_result(tmp_path):

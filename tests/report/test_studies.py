@@ -136,13 +136,37 @@ def test_a_sweep_changes_one_field(tmp_path):
     digits(tmp_path, 0.1, settings={"momentum": 0.5, "temperature": 0.9})
     digits(tmp_path, 0.3, settings={"momentum": 0.7})
     single = studies.sweep(runs.load(tmp_path), "momentum")
-    assert single.groupby("momentum")["value"].mean().to_dict() == pytest.approx({0.5: 55, 0.7: 30, 0.95: 70})
+    assert single.groupby("momentum")["value"].mean().to_dict() == pytest.approx({0.5: 50, 0.7: 30, 0.95: 60})
     shown = studies.table("alpha", runs.load(tmp_path), "digits").frame.set_index("method")["cartoon"]
     low, high = stats.ttest_1samp([-10, -20], 0).confidence_interval(0.95)
     expected = f"−15.0 [{number(low, sign=True)}, {number(high, sign=True)}]"
     assert shown["momentum 0.5 − 0.95, demo scale, n=2"] == expected
     assert not [name for name in shown.index if "0.99" in name], "what was not run has no line"
     assert studies.sweep(runs.load(tmp_path / "none"), "momentum").empty
+
+
+def test_a_sweep_compares_the_same_domains_and_seeds_at_every_value(tmp_path):
+    """The default has more runs than any other value, and easier ones: they are in no mean, and are counted."""
+    for domain in ("cartoon", "photo"):
+        for seed, base in enumerate((0.6, 0.9, 0.9)):
+            run(tmp_path, held_out=domain, seed=seed, ood=base)
+            run(tmp_path, algorithm="erm", held_out=domain, seed=seed, ood=base - 0.1)
+        run(tmp_path, held_out=domain, ood=0.7, settings={"temperature": 0.5})
+    run(tmp_path, held_out="sketch", ood=0.1, settings={"temperature": 0.5})
+    frame = runs.load(tmp_path)
+    single = studies.sweep(frame, "temperature")
+    for value in (0.1, 0.5):
+        own = single[single["temperature"] == value]
+        assert {*zip(own["held_out"], own["seed"], strict=True)} == {("cartoon", 0), ("photo", 0)}
+    assert single.groupby("temperature")["value"].mean().to_dict() == pytest.approx({0.1: 60, 0.5: 70})
+    erm = studies.at_places(runs.values(frame, {"algorithm": "erm"}, "ood_accuracy"), single)
+    assert erm["value"].tolist() == pytest.approx([50, 50])
+    said = studies.like_for_like(single, "temperature", "τ")
+    assert "cartoon and photo held out, seed 0." in said and "4 at τ = 0.1 and 1 at τ = 0.5" in said
+    assert studies.like_for_like(studies.sweep(frame, "momentum"), "momentum", "α") == "", "one value is no comparison"
+    run(tmp_path, held_out="art_painting", ood=0.5, settings={"temperature": 0.9})
+    apart = studies.sweep(runs.load(tmp_path), "temperature")
+    assert apart.empty and "no figure" in studies.like_for_like(apart, "temperature", "τ")
 
 
 def test_a_misspelt_table_names_the_nearest(tmp_path):

@@ -153,10 +153,25 @@ def test_every_table_fits_the_terminal_names_no_label_and_says_what_was_not_run(
 def test_long_settings_are_broken_over_lines(tmp_path):
     settings = {"temperature": 0.25, "momentum": 0.75, "weight": 4.0, "prototypes": "learnable", "lr": 0.125}
     run(tmp_path, settings=settings)
-    text = render(named("pacs", runs.load(tmp_path)))
+    text = render(named("pacs", runs.load(tmp_path), every=True))
     assert max(map(len, text.splitlines())) <= WIDTH
     for field, value in settings.items():
         assert f"{field}={value}" in text
+
+
+def test_by_its_name_a_table_has_the_usual_settings_and_counts_the_others(tmp_path):
+    run(tmp_path, ood=0.8)
+    run(tmp_path, ood=0.7, settings={"start_temperature": None})
+    run(tmp_path, ood=0.6, settings={"lr": 0.01})
+    run(tmp_path, ood=0.5, settings={"temperature": 0.5})
+    for name in ("pacs", "table 4"):
+        short, long = (named(name, runs.load(tmp_path), every=every) for every in (False, True))
+        ours = [line for line in short.frame["method"] if line.startswith("ours")]
+        assert ours == ["ours, cpu scale, n=1", "ours, cpu scale, start_temperature=none, n=1"]
+        assert len(long.frame) - len(short.frame) == 2
+        assert "adds 2 runs" in short.caption and "--all" not in long.caption
+    run(tmp_path, "birds", held_out="ink", domains=("ink", "oil"), settings={"lr": 0.01})
+    assert "lr=0.01" in named("birds", runs.load(tmp_path)).frame["method"].iloc[0]
 
 
 def test_a_folder_of_ones_own_has_a_table_too(tmp_path):
