@@ -51,7 +51,7 @@ def explanation(name: str) -> str:
     facts = {f"at {scale} scale": method_defaults(name, scale, "pacs", "cartoon") for scale in SCALES}
     facts = {where: ", ".join(f"{k} {plain(v)}" for k, v in changed.items()) for where, changed in facts.items()}
     batches = {"pooled": "from all domains together", "per_domain": "with as many images of each domain"}[kind.sampling]
-    facts |= {"kind": kind.kind, "batches": batches, "cost on the digits": f"{cost(name)}, a step"}
+    facts |= {"kind": kind.kind, "batches": batches, "a step on the digits": cost(name)}
     facts["run it"] = f"hypo train --algorithm {name}"
     return "\n".join([*lines, "", *(f"{what:<22} {value}" for what, value in facts.items() if value)])
 
