@@ -18,10 +18,16 @@ def seconds(function: Callable[[], object], clock: Clock = time.perf_counter) ->
 
 
 def side_by_side(*functions: Callable[[], object], rounds: int = 5, clock: Clock = time.perf_counter) -> list[float]:
-    """Best time of each function in seconds; they take turns, so that a busy moment hits them alike."""
-    for function in functions:
+    """Best time of each function in seconds; they take turns, so that a busy moment hits them alike.
+
+    Each is called once before it is timed: else one would always find the caches as the same other function left them.
+    """
+
+    def again(function: Callable[[], object]) -> float:
         function()
-    return [min(times) for times in zip(*([seconds(f, clock) for f in functions] for _ in range(rounds)), strict=True)]
+        return seconds(function, clock)
+
+    return [min(times) for times in zip(*([again(f) for f in functions] for _ in range(rounds)), strict=True)]
 
 
 def row(case: str, ours: float, obvious: float, unit: str, aim: str = "", met: bool | None = None) -> dict:

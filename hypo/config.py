@@ -167,6 +167,13 @@ def scale_defaults(scale: str, benchmark: str) -> dict[str, Any]:
     return PAPER | PAPER_BY_BENCHMARK.get(benchmark, {})
 
 
+def method_defaults(algorithm: str, scale: str, benchmark: str, held_out: str | None) -> dict[str, Any]:
+    """Settings of a method at a scale, which go before the scale's: its rates, where they were searched, and others."""
+    kind = method(algorithm)
+    rates = kind.rates if scale == "cpu" and benchmark != "cifar10" else {}
+    return rates | kind.defaults(scale, benchmark, held_out)
+
+
 def settings(algorithm: str) -> dict[str, dataclasses.Field]:
     """What can be set for a method: the general fields and its own hyperparameters, by name."""
     return GENERAL | {field.name: field for field in dataclasses.fields(method(algorithm).Hyperparameters)}
@@ -188,7 +195,7 @@ def configure(
         raise ValueError(f"held_out must be text or none, not {held_out!r}")
     for name in overrides:
         one_of(f"setting of {algorithm}", name, [name for name in known if name not in MAIN])
-    defaults = scale_defaults(scale, benchmark) | kind.defaults(scale, benchmark, held_out)
+    defaults = scale_defaults(scale, benchmark) | method_defaults(algorithm, scale, benchmark, held_out)
     chosen = defaults | {name: typed(known[name], value) for name, value in overrides.items()}
     general = {name: value for name, value in chosen.items() if name in GENERAL}
     own = kind.Hyperparameters(**{name: value for name, value in chosen.items() if name not in GENERAL})

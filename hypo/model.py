@@ -51,6 +51,21 @@ class HypoNet(nn.Module):
         return to_sphere(self.head(self.backbone(images)))
 
 
+def add_input_channel(network: nn.Module) -> None:
+    """Let the first convolution take one more channel, with filters of 0, in place."""
+    name, old = next((name, m) for name, m in network.named_modules() if isinstance(m, nn.Conv2d))
+    new = nn.Conv2d(
+        *(old.in_channels + 1, old.out_channels, old.kernel_size, old.stride, old.padding, old.dilation),
+        bias=old.bias is not None,
+    )
+    with torch.no_grad():
+        new.weight.copy_(nn.functional.pad(old.weight, (0, 0, 0, 0, 0, 1)))
+        if old.bias is not None:
+            new.bias.copy_(old.bias)
+    parent, _, child = name.rpartition(".")
+    setattr(network.get_submodule(parent), child, new)
+
+
 RESNETS = {
     "resnet18": (BasicBlock, [2, 2, 2, 2]),
     "resnet34": (BasicBlock, [3, 4, 6, 3]),

@@ -19,7 +19,19 @@ def test_rows_are_plain_values_whatever_the_clock_gave():
 def test_functions_are_timed_in_turns():
     turns = []
     times = side_by_side(lambda: turns.append("a"), lambda: turns.append("b"), rounds=3)
-    assert turns == ["a", "b"] * 4 and len(times) == 2 and min(times) > 0
+    assert turns == ["a", "a", "b", "b"] * 3 and len(times) == 2 and min(times) > 0
+
+
+def test_a_function_is_timed_after_a_call_of_its_own():
+    """Whatever the one before it left behind, as here a debt that the next call pays."""
+    now = debt = 0.0
+
+    def call(takes: float, leaves: float) -> None:
+        nonlocal now, debt
+        now, debt = now + takes + debt, leaves
+
+    costly, plain = lambda: call(5.0, 5.0), lambda: call(1.0, 0.0)
+    assert side_by_side(costly, plain, clock=lambda: now) == [10.0, 1.0]
 
 
 def test_the_corruption_benchmark_covers_every_corruption():

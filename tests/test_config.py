@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from hypo import records
 from hypo.algorithms import ALGORITHMS, base, method
 from hypo.config import GENERAL, MAIN, SCALES, Config, changed, configure, identity, settings, stored, typed
 from hypo.data.augment import RECIPES
@@ -235,6 +236,39 @@ def test_defaults_of_the_dataclass_are_part_of_every_identity_and_never_change()
         "prototype_start": "batch",
         "centre": False,
     }
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_rates_are_of_one_method_at_cpu_scale_where_they_were_searched(name, monkeypatch):
+    """Given to one method, they are no other's; a choice by hand goes before them."""
+    places = [
+        ("pacs", "cartoon", "cpu"),
+        ("cifar10", None, "cpu"),
+        ("pacs", "cartoon", "paper"),
+        ("digits", "photo", "demo"),
+    ]
+
+    def rates() -> dict:
+        configs = {(other, *place): configure(place[0], other, *place[1:]) for other in ALGORITHMS for place in places}
+        return {key: (config.lr, config.head_lr) for key, config in configs.items()}
+
+    assert set(method(name).rates) <= {"lr", "head_lr"}
+    before = rates()
+    monkeypatch.setattr(method(name), "rates", {"lr": 0.125, "head_lr": 7.0})
+    after = rates()
+    assert {key for key in after if after[key] != before[key]} == {(name, *places[0])}
+    assert after[name, *places[0]] == (0.125, 7.0)
+    assert configure("pacs", name, "cartoon", "cpu", lr=0.5).lr == 0.5
+
+
+def test_every_committed_record_is_found_under_the_identity_of_its_settings():
+    """Settings that differ from the defaults of today, given by hand, lead to the very file."""
+    made = [*records.read_all(records.home() / "records")]
+    assert made
+    for path, record in made:
+        main = {name: record["config"][name] for name in MAIN}
+        known = identity(configure(**main, **changed(record["config"])), record["data"])
+        assert records.name_of(known) == path.stem and known == record["identity"]
 
 
 def test_how_a_run_is_carried_out_is_no_part_of_its_identity():

@@ -1,4 +1,5 @@
-"""The methods: one file each, and this registry. `hypo.algorithms.base` has the interface that they share."""
+"""The methods: one file each, and this registry. `base` has the interface that they share; `adversarial`, `risks` and
+`styles` have functions that several use."""
 
 from __future__ import annotations
 

@@ -45,6 +45,8 @@ class ARM(Algorithm):
         return {} if scale == "paper" else {"context_channels": 8}
 
     def build(self, net: HypoNet) -> None:
+        from hypo.model import add_input_channel  # here, as in `base`
+
         super().build(net)
         add_input_channel(self.network)
         c = self.config.method.context_channels
@@ -72,18 +74,3 @@ class ARM(Algorithm):
 
     def fresh(self) -> list[nn.Module]:
         return [self.classifier, self.context]
-
-
-def add_input_channel(network: nn.Module) -> None:
-    """Let the first convolution take one more channel, with filters of 0, in place."""
-    name, old = next((name, m) for name, m in network.named_modules() if isinstance(m, nn.Conv2d))
-    new = nn.Conv2d(
-        *(old.in_channels + 1, old.out_channels, old.kernel_size, old.stride, old.padding, old.dilation),
-        bias=old.bias is not None,
-    )
-    with torch.no_grad():
-        new.weight.copy_(F.pad(old.weight, (0, 0, 0, 0, 0, 1)))
-        if old.bias is not None:
-            new.bias.copy_(old.bias)
-    parent, _, child = name.rpartition(".")
-    setattr(network.get_submodule(parent), child, new)

@@ -4,6 +4,7 @@ A method overrides as little as makes it that method:
 
     Hyperparameters            its own, a frozen dataclass of `setting`s
     defaults(...)              settings that suit it at a scale, on a benchmark
+    rates                      lr and head_lr at cpu scale, where the search chose others than the scale's
     loss(outputs, y, domains)  -> {"total": scalar, and every term worth logging}, of the outputs of a whole batch
     losses(batch, progress)    when the loss is not one of outputs only, or follows a schedule
     update(batch, progress)    when a step is not "one loss, one descent"
@@ -66,6 +67,9 @@ class Algorithm(nn.Module):
     """"pooled": batches from all training domains together; "per_domain": as many samples from each, taking turns."""
     jump: ClassVar[str | None] = None
     """Which hyperparameter says after what share of the training the loss jumps, and momentum starts anew, if any."""
+    rates: ClassVar[dict[str, float]] = {}
+    """lr and head_lr at cpu scale, as the search on validation chose them; empty: the scale's own. CIFAR-10, which that
+    search did not see, keeps the scale's."""
     spherical: ClassVar[bool] = False
     """Whether the loss is one of cosines over a temperature: such methods can collapse, and it is watched for."""
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from hypo.algorithms.base import Algorithm
-from hypo.algorithms.dann import DANN, mlp
+from hypo.algorithms.adversarial import losses_of_both_sides, mlp, optimisers_of_both_sides
+from hypo.algorithms.base import Algorithm, Batch, setting
 
 if TYPE_CHECKING:
     from hypo.model import HypoNet
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    penalty: float = setting(1.0, "lambda, on the reversed gradient, which it grows to during training", at_least=0)
+    hidden: int = setting(256, "hidden units of the discriminator", at_least=1)
+    discriminator_lr: float = setting(1.0, "rate of the discriminator, times that of the classifier", above=0)
 
 
 class CDANN(Algorithm):
@@ -31,15 +40,25 @@ class CDANN(Algorithm):
     count classes up to the largest label in the batch, so that the loss shrinks when others are missing.
     """
 
-    Hyperparameters = DANN.Hyperparameters
+    Hyperparameters = Hyperparameters
     kind = "modules"
     sampling = "per_domain"
-    defaults, optimisers, losses, fresh = DANN.defaults, DANN.optimisers, DANN.losses, DANN.fresh
+
+    @classmethod
+    def defaults(cls, scale: str, benchmark: str, held_out: str | None) -> dict[str, Any]:  # noqa: ARG003
+        """As for DANN, which from random weights never learns the classes at lambda = 1."""
+        return {"penalty": 0.1} if scale == "demo" else {}
 
     def build(self, net: HypoNet) -> None:
         super().build(net)
         inputs = self.feature_dim + self.num_classes
         self.discriminator = mlp(inputs, self.config.method.hidden, self.num_domains)
+
+    def optimisers(self) -> list[Optimizer]:
+        return optimisers_of_both_sides(self, self.discriminator)
+
+    def losses(self, batch: Batch, progress: float) -> dict[str, Tensor]:
+        return losses_of_both_sides(self, batch, progress, self.adversary)
 
     def adversary(self, outputs: Tensor, y: Tensor, domains: Tensor) -> Tensor:
         """J(D) of features (N, k), classes (N,) and domains (N,)."""
@@ -47,3 +66,6 @@ class CDANN(Algorithm):
         each = F.cross_entropy(self.discriminator(torch.cat([outputs, known], dim=1)), domains, reduction="none")
         cells, cell, counts = (domains * self.num_classes + y).unique(return_inverse=True, return_counts=True)
         return (each / counts[cell]).sum() / len(cells)
+
+    def fresh(self) -> list[nn.Module]:
+        return [self.classifier, self.discriminator]

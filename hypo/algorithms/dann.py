@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from hypo.algorithms.adversarial import losses_of_both_sides, mlp, optimisers_of_both_sides
 from hypo.algorithms.base import Algorithm, Batch, setting
-from hypo.distributed import whole_batch
 
 if TYPE_CHECKING:
     from hypo.model import HypoNet
@@ -53,17 +51,10 @@ class DANN(Algorithm):
         self.discriminator = mlp(self.feature_dim, self.config.method.hidden, self.num_domains)
 
     def optimisers(self) -> list[Optimizer]:
-        adversary = self.sgd(self.discriminator)
-        for group in adversary.param_groups:
-            group["factor"] *= self.config.method.discriminator_lr
-        return [self.sgd(self.network, self.classifier), adversary]
+        return optimisers_of_both_sides(self, self.discriminator)
 
     def losses(self, batch: Batch, progress: float) -> dict[str, Tensor]:
-        outputs, y, domains = whole_batch(self.encode(batch.images), batch.y, batch.domains)
-        entropy = F.cross_entropy(self.logits(outputs), y)
-        outputs = reverse_gradient(outputs, self.config.method.penalty * ramp(progress))
-        adversary = self.adversary(outputs, y, domains)
-        return {"total": entropy + adversary, "entropy": entropy, "adversary": adversary}
+        return losses_of_both_sides(self, batch, progress, self.adversary)
 
     def adversary(self, outputs: Tensor, y: Tensor, domains: Tensor) -> Tensor:  # noqa: ARG002
         """H(e, D(f)) of features (N, k) and domains (N,)."""
@@ -71,30 +62,3 @@ class DANN(Algorithm):
 
     def fresh(self) -> list[nn.Module]:
         return [self.classifier, self.discriminator]
-
-
-def mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
-    """A network of two hidden layers."""
-    layers = nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, outputs)
-    return nn.Sequential(*layers)
-
-
-def ramp(progress: float) -> float:
-    """From 0 at the start of training to nearly 1 at its half."""
-    return 2 / (1 + math.exp(-10 * progress)) - 1
-
-
-def reverse_gradient(x: Tensor, factor: float) -> Tensor:
-    """x itself, whose gradient is -factor times what comes back."""
-    return _Reverse.apply(x, factor)
-
-
-class _Reverse(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
-        ctx.factor = factor
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return -ctx.factor * gradient, None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hypo.algorithms.base import Algorithm, Batch, setting
-from hypo.algorithms.groupdro import batch_risks
+from hypo.algorithms.risks import batch_risks
 
 
 @dataclass(frozen=True)

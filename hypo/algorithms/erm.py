@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -32,10 +32,6 @@ class ERM(Algorithm):
     """
 
     Hyperparameters = Hyperparameters
-
-    @classmethod
-    def defaults(cls, scale: str, benchmark: str, held_out: str | None) -> dict[str, Any]:  # noqa: ARG003
-        return {"lr": 3e-3, "head_lr": 3.0} if scale == "cpu" and benchmark != "cifar10" else {}
 
     def build(self, net: HypoNet) -> None:
         super().build(net)

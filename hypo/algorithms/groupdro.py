@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from hypo.algorithms.base import Algorithm, Batch, setting
-from hypo.distributed import whole_batch
+from hypo.algorithms.base import Algorithm, setting
+from hypo.algorithms.risks import domain_risks, equal_weights, exponentiated_gradient
 
 if TYPE_CHECKING:
     from hypo.model import HypoNet
@@ -46,25 +44,3 @@ class GroupDRO(Algorithm):
         if self.training:
             exponentiated_gradient(self.log_q, risks, self.config.method.eta)
         return {"total": self.log_q.exp().to(risks) @ risks, "worst": risks.max(), "mean": risks.mean()}
-
-
-def domain_risks(logits: Tensor, y: Tensor, domains: Tensor, num_domains: int) -> Tensor:
-    """(E,) mean cross-entropy of each domain's samples."""
-    each = F.cross_entropy(logits, y, reduction="none")
-    return torch.stack([each[domains == e].mean() for e in range(num_domains)])
-
-
-def batch_risks(algorithm: Algorithm, batch: Batch) -> Tensor:
-    """(E,) mean cross-entropy of each domain's samples in the batch of all ranks, which passes the network."""
-    outputs, y, domains = whole_batch(algorithm.encode(batch.images), batch.y, batch.domains)
-    return domain_risks(algorithm.logits(outputs), y, domains, algorithm.num_domains)
-
-
-def equal_weights(num_domains: int) -> Tensor:
-    """log q (E,) of equal weights."""
-    return torch.zeros(num_domains).log_softmax(dim=0)
-
-
-def exponentiated_gradient(log_q: Tensor, risks: Tensor, eta: float) -> None:
-    """Move log q (E,) in place: q_e goes up by a factor exp(eta R_e), then q sums to 1."""
-    log_q.copy_(torch.log_softmax(log_q + eta * risks.detach(), dim=0))

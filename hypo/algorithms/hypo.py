@@ -76,8 +76,6 @@ class HYPO(Algorithm):
             chosen["weight"] = 2.0
             if scale == "cpu":
                 chosen["start_share"] = 0.8  # from random weights, longer than on PACS
-        elif scale == "cpu":
-            chosen |= {"lr": 3e-3, "head_lr": 3.0}
         elif scale == "paper" and benchmark == "pacs":
             chosen |= RELEASED_ON_PACS.get(held_out, {})
         return chosen

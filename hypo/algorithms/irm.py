@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +9,7 @@ import torch
 from torch import Tensor
 
 from hypo.algorithms.base import Algorithm, Batch, setting
-from hypo.algorithms.groupdro import domain_risks
-from hypo.distributed import whole_batch
+from hypo.algorithms.risks import risk_and_penalty
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,8 @@ class IRM(Algorithm):
     M. Arjovsky, L. Bottou, I. Gulrajani, D. Lopez-Paz: Invariant risk minimization, 2019 (IRMv1).
     Avoids: the square of one slope, whose mean has the noise of the batch added; halves that share images, as every
     other row does when an image is there in two augmentations; and L itself in place of L / lambda, which the authors
-    descend: with the noise of a batch, steps that long raise L.
+    descend: with the noise of a batch, steps that long raise L. V-REx descends L itself, since its penalty does
+    not dominate: in one short run of each, its gradient was about as long as the risk's, and here many times as long.
     """
 
     Hyperparameters = Hyperparameters
@@ -69,31 +68,3 @@ def squared_slope(logits: Tensor, y: Tensor, views: int = 1) -> Tensor:
     slope = (logits.softmax(dim=1) * logits).sum(dim=1) - logits.gather(1, y[:, None])[:, 0]  # (n,)
     odd = torch.arange(len(y), device=y.device) % images % 2 == 1
     return slope[odd].mean() * slope[~odd].mean()
-
-
-def risk_and_penalty(
-    algorithm: Algorithm, batch: Batch, progress: float, name: str, penalty: Callable[..., Tensor], divided: bool
-) -> dict[str, Tensor]:
-    """The mean of the domains' risks (E,) and, by this name, a penalty of (risks, logits, y, domains), annealed. The
-    gradient is shortened, and that of L / lambda where it is to be `divided`."""
-    method = algorithm.config.method
-    outputs, y, domains = whole_batch(algorithm.encode(batch.images), batch.y, batch.domains)
-    logits = algorithm.logits(outputs)
-    risks = domain_risks(logits, y, domains, algorithm.num_domains)
-    risk, value = risks.mean(), penalty(risks, logits, y, domains)
-    weight = annealed(progress, method.penalty, method.anneal)
-    total = shortened(risk + weight * value, risk, logits, max(1, weight) if divided else 1)
-    return {"total": total, "risk": risk, name: value}
-
-
-def annealed(progress: float, penalty: float, share: float) -> float:
-    """The weight of a penalty: 1 for this share of the training, then its own."""
-    return penalty if progress >= share else 1.0
-
-
-def shortened(loss: Tensor, risk: Tensor, logits: Tensor, weight: float) -> Tensor:
-    """`loss`, its gradient divided by `weight`, or by more where it would be longer at the logits than the risk's: with
-    Adam, which the authors have, the length of a step does not depend on that of the gradient, but SGD diverges."""
-    long, length = (torch.autograd.grad(term, logits, retain_graph=True)[0].norm() for term in (loss, risk))
-    scaled = loss * (length / long.clamp(min=1e-12)).clamp(max=1 / weight)
-    return scaled + (loss - scaled).detach()

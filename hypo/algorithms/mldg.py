@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hypo.algorithms.base import Algorithm, Batch, setting, unmoved
-from hypo.algorithms.groupdro import batch_risks
+from hypo.algorithms.risks import batch_risks
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,7 @@ class PCL(Algorithm):
 
     @classmethod
     def defaults(cls, scale: str, benchmark: str, held_out: str | None) -> dict[str, Any]:  # noqa: ARG003
-        chosen: dict[str, Any] = {} if scale == "paper" else {"start_temperature": 1.0}
-        return chosen | ({"lr": 3e-3, "head_lr": 3.0} if scale == "cpu" and benchmark != "cifar10" else {})
+        return {} if scale == "paper" else {"start_temperature": 1.0}
 
     def build(self, net: HypoNet) -> None:
         super().build(net)

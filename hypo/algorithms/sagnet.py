@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from hypo.algorithms.base import Algorithm, setting
-from hypo.algorithms.mixstyle import restyled, stages, style
+from hypo.algorithms.styles import restyled, stages, style
 from hypo.distributed import rows_of_all
 
 if TYPE_CHECKING:

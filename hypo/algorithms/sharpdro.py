@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from hypo.algorithms.base import Algorithm, Batch, setting
-from hypo.algorithms.groupdro import batch_risks, equal_weights, exponentiated_gradient
 from hypo.algorithms.mldg import moved
+from hypo.algorithms.risks import batch_risks, equal_weights, exponentiated_gradient
 
 if TYPE_CHECKING:
     from hypo.model import HypoNet

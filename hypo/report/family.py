@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
+from types import ModuleType
 
 import pandas as pd
 import yaml
 
 from hypo import records
-from hypo.algorithms import ALGORITHMS, method
+from hypo.algorithms import ALGORITHMS, base, method
 from hypo.paper import method_name
 from hypo.report.methods import plain, relative_costs, summary
 from hypo.report.table import TIMES, Table
@@ -63,7 +65,7 @@ def cards(family: str) -> str:
 
 
 def card(name: str) -> str:
-    """One method as Markdown: sentence and reference, formula, hyperparameters, cost, and its file, folded."""
+    """One method as Markdown: sentence and reference, formula, hyperparameters, cost, and its code, folded."""
     kind, cost = method(name), relative_costs().get(name)
     given = {known: text for own in formulas().values() for known, text in own.items()}.get(name, {})
     opening = (inspect.getdoc(kind) or kind.__name__).split("\n\n")[0]
@@ -73,12 +75,33 @@ def card(name: str) -> str:
         rf"$$\begin{{gathered}} {given['formula']} \end{{gathered}}$$" if given else f"```\n{opening}\n```",
         f"Here {given['where']}" if "where" in given else "",
         "\n".join(_setting(kind, field) for field in dataclasses.fields(kind.Hyperparameters)),
-        f"A step costs {cost:.2f} times ERM's." if cost else "The cost of a step was not measured.",
+        f"A step costs {cost:.2f} times ERM's on the digits." if cost else "The cost of a step was not measured.",
         f"<details><summary>The code, <code>{kind.__module__.replace('.', '/')}.py</code></summary>",
         f"```python\n{inspect.getsource(inspect.getmodule(kind)).strip()}\n```",
+        *(f"From `{file}`:\n\n```python\n{code.strip()}\n```" for file, code in shared(kind).items()),
         "</details>",
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def shared(kind: type) -> dict[str, str]:
+    """File of other methods, or of several -> the functions in it that a method uses, itself or through one of them."""
+    own, found = inspect.getmodule(kind), {}
+
+    def follow(code: str, module: ModuleType) -> None:
+        for name in re.findall(r"\w+", code):
+            used = getattr(module, name, None)
+            home = inspect.getmodule(used) if inspect.isroutine(used) or inspect.isclass(used) else None
+            if home not in (None, own, base) and home.__package__ == base.__package__ and used not in found:
+                found[used] = inspect.getsource(used)
+                follow(found[used], home)
+
+    follow(inspect.getsource(own), own)
+    files: dict[str, str] = {}
+    for used in sorted(found, key=lambda used: inspect.getsourcelines(used)[1]):
+        file = f"{used.__module__.replace('.', '/')}.py"
+        files[file] = f"{files[file]}\n\n{found[used]}" if file in files else found[used]
+    return files
 
 
 def _setting(kind: type, field: dataclasses.Field) -> str:

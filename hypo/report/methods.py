@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 import re
 
-from hypo import records
 from hypo.algorithms import ALGORITHMS, method
-from hypo.config import SCALES
+from hypo.config import SCALES, method_defaults
+from hypo.training.cost import step_costs
 
 
 def relative_costs() -> dict[str, float]:
-    """Time of a step over that of ERM, by method, as `make bench` last measured it; nothing where it did not."""
-    path = records.home() / "bench.json"
-    rows = json.loads(path.read_text()).get("methods", {"rows": []})["rows"] if path.exists() else []
-    return {"erm": 1.0} | {row["case"]: row["ours"] / row["obvious"] for row in rows} if rows else {}
+    """Time of a step on the digits over that of ERM, by method, as `make bench` last measured it; nothing where it did
+    not."""
+    found = step_costs()
+    return {"erm": 1.0} | found if found else {}
 
 
 def summary(name: str) -> tuple[str, str]:
@@ -27,13 +26,13 @@ def summary(name: str) -> tuple[str, str]:
 
 
 def cost(name: str) -> str:
-    """Of a step, in words."""
+    """Of a step on the digits, in words."""
     return f"{found:.2f} x ERM" if (found := relative_costs().get(name)) else "not measured"
 
 
 def listing() -> str:
-    """One line per method: name, kind, cost of a step, reference, hyperparameters with their defaults."""
-    rows = [("method", "kind", "cost of a step", "reference", "hyperparameters")]
+    """One line per method: name, kind, cost of a step on the digits, reference, hyperparameters with their defaults."""
+    rows = [("method", "kind", "cost on the digits", "reference", "hyperparameters")]
     for name in ALGORITHMS:
         own = dataclasses.fields(method(name).Hyperparameters)
         settings = ", ".join(f"{field.name} {plain(field.default)}" for field in own)
@@ -49,10 +48,10 @@ def explanation(name: str) -> str:
     for field in dataclasses.fields(kind.Hyperparameters):
         option = f"--{field.name.replace('_', '-')}"
         lines.append(f"{option:<22} {field.metadata['help']} (default: {plain(field.default)})")
-    facts = {f"at {scale} scale": kind.defaults(scale, "pacs", "cartoon") for scale in SCALES}
+    facts = {f"at {scale} scale": method_defaults(name, scale, "pacs", "cartoon") for scale in SCALES}
     facts = {where: ", ".join(f"{k} {plain(v)}" for k, v in changed.items()) for where, changed in facts.items()}
     batches = {"pooled": "from all domains together", "per_domain": "with as many images of each domain"}[kind.sampling]
-    facts |= {"kind": kind.kind, "batches": batches, "cost of a step": cost(name)}
+    facts |= {"kind": kind.kind, "batches": batches, "a step on the digits": cost(name)}
     facts["run it"] = f"hypo train --algorithm {name}"
     return "\n".join([*lines, "", *(f"{what:<22} {value}" for what, value in facts.items() if value)])
 

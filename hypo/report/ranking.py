@@ -11,7 +11,7 @@ from hypo.algorithms import ALGORITHMS
 from hypo.report import text
 from hypo.report.benchmarks import columns_of, numbers
 from hypo.report.table import PAPER, Table
-from hypo.runs.statistics import Correlation, rank_correlation
+from hypo.runs.statistics import Correlation, estimate, rank_correlation
 
 UNREGISTERED = {"gvrt": "not run: needs a text for each image"}
 """Printed methods that cannot be run, and why."""
@@ -91,6 +91,30 @@ def agreement(benchmark: str, frame: pd.DataFrame | None = None) -> str:
     return "\n".join(said)
 
 
+def comparisons(benchmark: str, algorithm: str = "hypo", frame: pd.DataFrame | None = None) -> str:
+    """One line per scale: which methods a method is ahead of or behind, by the interval of its lead in paired runs, and
+    with which it shares one seed per domain, so that there is no interval."""
+    frame = runs.load(at_defaults=True) if frame is None else frame
+    said, name = [], paper.method_name(algorithm)
+    for (scale, _), own in frame[frame["benchmark"] == benchmark].groupby(["scale", "data"], sort=False):
+        sides: dict[str, list[str]] = {"ahead of": [], "behind": [], "not told apart from": [], "one seed": []}
+        for other in (other for other in ALGORITHMS if other != algorithm):
+            pairs = runs.leads(own, {"algorithm": algorithm}, {"algorithm": other})
+            if len(pairs):
+                lead = estimate(pairs["value"], pairs["held_out"])
+                undecided = "not told apart from" if lead.df else "one seed"
+                side = "ahead of" if lead.low > 0 else "behind" if lead.high < 0 else undecided
+                sides[side].append(paper.method_name(other))
+        single = sides.pop("one seed")
+        decided = [f"{side} {text.listed(others)}" for side, others in sides.items() if others]
+        parts = [f"{name} is {', '.join(decided)}."] if decided else []
+        parts += [f"With {text.listed(single)} it shares one seed per domain: no interval."] if single else []
+        if parts:
+            where = f"**{text.data(benchmark)} at {scale} scale**"
+            said.append(f"{where}, by the 95% interval of each lead in paired runs: {' '.join(parts)}")
+    return "\n".join(said)
+
+
 def correlation(found: Correlation) -> str:
     """+0.46 [−0.01, +0.76]; or what keeps it from having an interval."""
     if pd.isna(found.value):
@@ -106,8 +130,9 @@ def _spread(both: pd.DataFrame) -> str:
     """How far the methods lie apart, and seeds of one method."""
     spans = [text.number(both[name].max() - both[name].min()) for name in ("paper", "value")]
     seeds = both["sd"].dropna()
+    whose = f"the median over the {len(seeds)} methods" if len(seeds) > 1 else "that of the one method"
     of_seeds = (
-        f"the standard deviation over seeds is {text.number(seeds.median())} points, the median over methods"
+        f"the standard deviation over seeds is {text.number(seeds.median())} points, {whose} with several seeds"
         if len(seeds)
         else "with one seed each, nothing is known of the spread over seeds"
     )

@@ -31,6 +31,7 @@ from hypo.config import Config, configure, identity
 from hypo.data.benchmarks import REGISTRY, data_version, load, locate
 from hypo.files import write_atomically
 from hypo.suggest import one_of
+from hypo.training.cost import step_costs
 from hypo.training.engine import recorded, runs_folder, say
 
 KEYS = ("what", "why", "runs", "also", "of")
@@ -186,13 +187,16 @@ def command(settings: dict[str, Any]) -> list[str]:
 
 
 def seconds(planned: Planned, every: list[Planned]) -> float | None:
-    """How long a run may take: the median of recorded ones of its benchmark, scale and backbone; None without any."""
-    kind = configured(planned.settings)
-    times = [
-        other.record["cost"]["seconds"] + other.record["cost"]["evaluation_seconds"]
-        for other in every
-        if other.record and _kind(other.record["config"]) == _kind(kind.fields())
-    ]
+    """How long a run may take: the median over recorded ones of its benchmark, scale and backbone of what each would
+    have taken with its method, by the costs of a step; None without any.
+
+    Records do not say which processor they are from, so slow and fast machines are mixed.
+    """
+    kind, costs = configured(planned.settings), step_costs()
+    alike = [other.record for other in every if other.record and _kind(other.record["config"]) == _kind(kind.fields())]
+    factors = [costs.get(kind.algorithm, 1.0) / costs.get(record["config"]["algorithm"], 1.0) for record in alike]
+    spent = [record["cost"] for record in alike]
+    times = [f * cost["seconds"] + cost["evaluation_seconds"] for f, cost in zip(factors, spent, strict=True)]
     return statistics.median(times) if times else None
 
 

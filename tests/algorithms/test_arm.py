@@ -5,8 +5,7 @@ import torch
 from small import method, trainer
 from torch import nn
 
-from hypo.algorithms.arm import add_input_channel
-from hypo.model import HypoNet
+from hypo.model import HypoNet, add_input_channel
 
 
 def images(n: int = 9) -> torch.Tensor:

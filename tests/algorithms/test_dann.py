@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from small import learns, method, trainer
 from torch.autograd import grad
 
+from hypo.algorithms.adversarial import ramp, reverse_gradient
 from hypo.algorithms.base import Batch
-from hypo.algorithms.dann import ramp, reverse_gradient
 
 
 def batch() -> Batch:

@@ -10,7 +10,7 @@ from torch import nn
 
 from hypo.algorithms.base import Batch
 from hypo.algorithms.eqrm import kde_quantile
-from hypo.algorithms.groupdro import domain_risks
+from hypo.algorithms.risks import domain_risks
 
 RISKS = np.array([0.4, 1.3, 0.7, 2.0])
 

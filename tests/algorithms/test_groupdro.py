@@ -7,7 +7,7 @@ import pytest
 import torch
 from small import features, method
 
-from hypo.algorithms.groupdro import equal_weights, exponentiated_gradient
+from hypo.algorithms.risks import equal_weights, exponentiated_gradient
 
 
 def cross_entropy(scores: list[float], c: int) -> float:

@@ -10,7 +10,8 @@ from small import features, method, trainer
 from torch import nn
 
 from hypo.algorithms.base import Batch
-from hypo.algorithms.irm import annealed, shortened, squared_slope
+from hypo.algorithms.irm import squared_slope
+from hypo.algorithms.risks import annealed, shortened
 from hypo.config import configure
 
 

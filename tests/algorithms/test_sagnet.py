@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from small import method, trainer
 from torch import Tensor
 
-from hypo.algorithms.mixstyle import restyled, style
 from hypo.algorithms.sagnet import SagNet
+from hypo.algorithms.styles import restyled, style
 
 
 def batch() -> tuple[Tensor, Tensor]:

@@ -45,6 +45,23 @@ def test_loss_is_its_formula(sharpness):
     assert terms["total"].item() == pytest.approx(expected, rel=1e-10)
 
 
+def test_the_factor_on_the_distances_is_a_constant_of_the_gradient():
+    """With a cross-entropy below 1, where min(1, l) is l."""
+    algorithm = method("selfreg")
+    outputs, _, _ = features(algorithm, n=10)
+    with torch.no_grad():
+        algorithm.classifier.weight.mul_(30)
+    y, outputs = algorithm.predict(outputs), outputs.requires_grad_()
+    a, b = (others(y, torch.Generator().manual_seed(seed)) for seed in (1, 2))
+    terms = algorithm.terms(outputs, y, a, b, 0.3)
+    factor = terms["entropy"].item()
+    assert factor < 1
+    expected = terms["entropy"] + factor * (0.3 * terms["single"] + 0.7 * terms["mixed"])
+    for learnt in (outputs, algorithm.classifier.weight):
+        gradients = [torch.autograd.grad(total, learnt, retain_graph=True)[0] for total in (terms["total"], expected)]
+        torch.testing.assert_close(*gradients)
+
+
 def test_equal_logits_and_projections_of_a_class_cost_nothing():
     algorithm = method("selfreg")
     algorithm.project = torch.nn.Identity()

@@ -10,7 +10,7 @@ from torch import nn
 from torch.autograd import grad
 
 from hypo.algorithms.base import Batch
-from hypo.algorithms.groupdro import batch_risks
+from hypo.algorithms.risks import batch_risks
 from hypo.algorithms.sharpdro import perturbation
 
 

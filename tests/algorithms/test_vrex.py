@@ -9,7 +9,7 @@ from small import features, method
 from torch import nn
 
 from hypo.algorithms.base import Batch
-from hypo.algorithms.groupdro import domain_risks
+from hypo.algorithms.risks import domain_risks
 
 
 def test_loss_is_the_mean_and_the_variance_of_the_risks():

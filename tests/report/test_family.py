@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hypo.algorithms import ALGORITHMS, method
+from hypo.algorithms.base import Algorithm
 from hypo.data.benchmarks import REGISTRY
 from hypo.report import family
 
@@ -29,6 +30,32 @@ def test_a_card_has_sentence_formula_reference_hyperparameters_and_code(name):
     assert f'id="{name}"' in card and f"{{cite:p}}`{name}`" in card and "$$" in card and family.idea(name) in card
     assert all(f"- `{field}` (" in card for field in method(name).Hyperparameters.__dataclass_fields__)
     assert f"class {method(name).__name__}(" in card and "<details>" in card and "</details>" in card
+
+
+@pytest.mark.parametrize(
+    ("name", "functions"),
+    [
+        ("cdann", {"mlp", "losses_of_both_sides", "optimisers_of_both_sides", "ramp", "reverse_gradient"}),
+        ("vrex", {"risk_and_penalty", "domain_risks", "annealed", "shortened"}),
+        ("groupdro", {"domain_risks", "equal_weights", "exponentiated_gradient"}),
+        ("sagnet", {"style", "restyled", "stages"}),
+        ("mmd", {"over_pairs"}),
+        ("erm", set()),
+    ],
+)
+def test_a_card_has_the_code_that_a_method_shares_with_others_and_no_more(name, functions):
+    code, card = family.shared(method(name)), family.card(name)
+    assert {*re.findall(r"^def (\w+)", "\n".join(code.values()), re.MULTILINE)} == functions
+    assert all(f"From `{file}`:" in card and text.strip() in card for file, text in code.items())
+
+
+def test_the_interface_names_every_member_that_a_method_overrides():
+    cells = json.loads(SOURCES[BOOK / "your_method.ipynb"])["cells"]
+    rows = re.findall(r"^\| (`.*?) \|", "\n".join("".join(cell["source"]) for cell in cells), re.MULTILINE)
+    shown = {name for row in rows for name in re.findall(r"`(\w+)", row)}
+    assert all(hasattr(Algorithm, name) for name in shown)
+    overridden = {each for name in ALGORITHMS for each in vars(method(name)) if hasattr(Algorithm, each)}
+    assert {each for each in overridden if not each.startswith("_")} | {"predict", "rates"} <= shown
 
 
 def test_a_new_method_appears_by_itself(monkeypatch):

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from hypo import records
 from hypo.algorithms import ALGORITHMS, method
 from hypo.cli import main
 from hypo.report import methods
@@ -15,7 +16,7 @@ from hypo.report import methods
 @pytest.fixture(autouse=True)
 def measured(tmp_path, monkeypatch):
     """A folder of data in which `make bench` measured CORAL only."""
-    monkeypatch.setattr(methods.records, "home", lambda: tmp_path)
+    monkeypatch.setattr(records, "home", lambda: tmp_path)
     (tmp_path / "bench.json").write_text(
         json.dumps({"methods": {"rows": [{"case": "coral", "ours": 3, "obvious": 2}]}})
     )
@@ -24,7 +25,7 @@ def measured(tmp_path, monkeypatch):
 def test_every_method_has_one_line_with_kind_cost_reference_and_hyperparameters(capsys):
     assert main(["algorithms"]) == 0
     header, *lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == [*ALGORITHMS] and "cost of a step" in header
+    assert [line.split()[0] for line in lines] == [*ALGORITHMS] and "cost on the digits" in header
     for name, line in zip(ALGORITHMS, lines, strict=True):
         assert f" {method(name).kind} " in line and re.search(r"[A-Z]\w+.*, (\w+ )*(19|20)\d\d ", line), line
         assert all(f"{f.name} " in line for f in dataclasses.fields(method(name).Hyperparameters))

@@ -73,6 +73,30 @@ def test_the_agreement_is_spearmans(frame):
     assert "5 were run" in said and "28.5 here" in said and "0.7 points" in said
 
 
+@pytest.mark.parametrize(
+    ("several", "words"),
+    [
+        (("hypo", "erm", "coral"), "the median over the 3 methods with several seeds"),
+        (("erm",), "that of the one method with several seeds"),
+        ((), "with one seed each, nothing is known"),
+    ],
+)
+def test_the_spread_says_how_many_methods_have_several_seeds(frame, several, words):
+    part = frame[(frame["seed"] == 0) | frame["algorithm"].isin(several)]
+    assert "5 were run" in ranking.agreement("pacs", part) and words in ranking.agreement("pacs", part)
+
+
+def test_a_comparison_with_one_seed_is_said_to_have_no_interval(frame):
+    """HYPO is behind the four others by as much on every domain; of CORAL and IRM only one seed is taken."""
+    part = frame[(frame["seed"] == 0) | frame["algorithm"].isin(["hypo", "erm", "cdann"])]
+    said = ranking.comparisons("pacs", frame=part)
+    assert said.startswith("**PACS at cpu scale**") and "HYPO is behind ERM and CDANN." in said
+    assert said.endswith("With CORAL, MMD and IRM it shares one seed per domain: no interval.")
+    other = ranking.comparisons("pacs", "erm", part)
+    assert "ERM is ahead of HYPO" in other and "behind" not in other
+    assert ranking.comparisons("vlcs", frame=part) == ""
+
+
 def test_nothing_is_said_of_what_was_not_run(frame, tmp_path):
     assert ranking.agreement("vlcs", frame) == "**VLCS**: nothing was run."
     assert two_orders(ranking.standings("vlcs", frame), "vlcs") is None

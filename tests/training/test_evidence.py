@@ -107,6 +107,18 @@ def test_what_is_missing_is_made_and_what_is_there_is_not(tmp_path, capsys):
     assert evidence.listing(evidence.plan(plan)).startswith("first: 1 of 1 recorded")
 
 
+def test_the_time_of_a_run_is_guessed_from_others_by_the_cost_of_their_methods(plan, monkeypatch):
+    """ERM took 100 s and 10 s of evaluation; a step of HYPO costs twice as much, and evaluation is the same."""
+    every = evidence.plan(plan)
+    monkeypatch.setattr(evidence, "step_costs", lambda: {"hypo": 2.0})
+    cost = {"seconds": 100.0, "evaluation_seconds": 10.0}
+    fields = evidence.configured(every[0].settings).fields()
+    made = [every[0]._replace(record={"config": fields, "cost": cost}), *every[1:]]
+    assert [evidence.seconds(planned, made) for planned in (every[1], every[4])] == [110.0, 210.0]
+    monkeypatch.setattr(evidence, "step_costs", dict)
+    assert evidence.seconds(every[4], made) == 110.0 and evidence.seconds(every[4], every) is None
+
+
 def test_what_is_left_is_told_in_hours_at_the_pace_of_the_runs_made(plan, monkeypatch, capsys):
     """Runs of the first kind take twice as long as recorded ones; of the second none is recorded."""
     every = evidence.plan(plan)
