@@ -10,7 +10,7 @@ from hypo import claims, runs
 from hypo.report import sensitivity, text
 from hypo.report.claims import AHEAD_OF_ERM, measured, ordered
 from hypo.report.released import drift
-from hypo.report.start import RATES, trials
+from hypo.report.search import RATES, trials
 from hypo.report.studies import STUDIES, at_places
 from hypo.report.table import Table
 from hypo.runs import Origins, Setting, together
