@@ -10,7 +10,7 @@ import pandas as pd
 from hypo.display import Html
 from hypo.figures import Themed
 from hypo.notebook.cells import by_domain
-from hypo.report.claims import finding, headlines, tallied
+from hypo.report.claims import counted, finding, headlines, shared
 
 TOP = Path(__file__).resolve().parents[2]
 PICTURE = Path("book/assets/readme.svg")
@@ -28,7 +28,7 @@ def on_white(svg: bytes) -> bytes:
     return re.sub(rb"(<svg [^>]*>)", rb'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1)
 
 
-def section(alt: str, sentences: list[str], short: pd.DataFrame, counts: dict[str, int]) -> str:
+def section(alt: str, sentences: list[str], short: pd.DataFrame, counts: str) -> str:
     """What stands between the markers."""
     lines = [
         "## What came out",
@@ -43,7 +43,7 @@ def section(alt: str, sentences: list[str], short: pd.DataFrame, counts: dict[st
         "|---|---|---|",
         *(f"| [{r.claim}](book/{r.page}.ipynb) | {r.outcome} | {r.evidence} |" for r in short.itertuples()),
         "",
-        f"Of all {sum(counts.values())} claims: {tallied(counts)}.",
+        counts,
         "Supported means that the 95% interval excludes zero on the claimed side.",
         "[The page of claims](book/claims.ipynb) has every one with its rule and records, computed from",
         "[data/claims.yml](data/claims.yml).",
@@ -61,7 +61,7 @@ def written(readme: str, between: str) -> str:
 def generate() -> dict[Path, bytes]:
     """File -> what it should hold, from the records as they are."""
     drawn = picture()
-    between = section(drawn.alt, finding(names=False), *headlines())
+    between = section(drawn.alt, [*finding(), *filter(None, [shared()])], headlines(), counted())
     readme = written((TOP / "README.md").read_text(encoding="utf-8"), between)
     return {TOP / PICTURE: on_white(drawn.images["light"]), TOP / "README.md": readme.encode()}
 

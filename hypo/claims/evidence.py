@@ -35,6 +35,13 @@ class Finding(NamedTuple):
     starts_at_first: int
     origins: frozenset[Origin]
 
+    @property
+    def comparison(self) -> tuple[Any, ...]:
+        """What was measured, in which runs and under which rules of selection: however two claims name the settings,
+        they rest on one comparison where this is the same."""
+        sides = (side for side in (self.of, self.than) if side is not None)
+        return self.measure, self.origins, *(side.get("rule", "validation") for side in sides)
+
 
 class Evidence(NamedTuple):
     """What the runs of one benchmark at one scale say of a claim, or what a computation does.

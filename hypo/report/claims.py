@@ -11,6 +11,7 @@ from hypo import claims, paper, runs
 from hypo.algorithms import ALGORITHMS
 from hypo.claims import OUTCOMES, Evidence, Finding
 from hypo.claims.checks import CHECKS
+from hypo.claims.evidence import CONTRADICTED, INCONCLUSIVE, NOT_RUN, SUPPORTED
 from hypo.config import SCALES
 from hypo.data.benchmarks import CORRUPTED
 from hypo.report import text
@@ -77,8 +78,8 @@ def on_digits(frame: pd.DataFrame | None = None) -> Table:
     return Table(found[["claim", "outcome", "evidence"]], "claims-digits", caption, found["origins"], found)
 
 
-def headlines(frame: pd.DataFrame | None = None) -> tuple[pd.DataFrame, dict[str, int]]:
-    """The headline claims in short (claim, outcome, evidence, page, origins), and how many of all have each outcome."""
+def headlines(frame: pd.DataFrame | None = None) -> pd.DataFrame:
+    """The headline claims in short: claim, outcome, evidence, page, origins."""
     found = verdicts(frame)
     short, titles = (
         found[found["headline"]],
@@ -87,7 +88,67 @@ def headlines(frame: pd.DataFrame | None = None) -> tuple[pd.DataFrame, dict[str
     short = short.assign(
         claim=short["id"].map(titles), evidence=[brief(line) for line in short.itertuples()]
     ).reset_index(drop=True)
-    return short[["claim", "outcome", "evidence", "page", "origins"]], _counts(found)
+    return short[["claim", "outcome", "evidence", "page", "origins"]]
+
+
+def counted(frame: pd.DataFrame | None = None) -> str:
+    """What became of all claims, by what decides them: one sentence whose numbers add up."""
+    found = verdicts(frame)
+    kinds, ran = found["rule"].map(lambda rule: rule["kind"]), found["outcome"] != NOT_RUN
+    groups = (
+        ("was", "were", "tested by runs", found[ran & ~kinds.isin(["all", "check"])]),
+        ("is", "are", "made of other claims", found[ran & (kinds == "all")]),
+        ("is", "are", "mathematics", found[ran & (kinds == "check")]),
+        ("was", "were", NOT_RUN, found[~ran]),
+    )
+    parts = [
+        f"{len(own)} {one if len(own) == 1 else several} {name}"
+        + (f" ({tallied(_counts(own))})" if name != NOT_RUN else "")
+        for one, several, name, own in groups
+        if len(own)
+    ]
+    return f"Of all {len(found)} claims, {text.listed(parts)}."
+
+
+def shared(frame: pd.DataFrame | None = None) -> str:
+    """On how many comparisons the claims rest that runs decided, and how many share one: a sentence for each outcome
+    that several claims have."""
+    found, said = _tested(verdicts(frame)), []
+    for outcome, name in ((CONTRADICTED, "contradicted"), (SUPPORTED, "that held")):
+        own = found[found["outcome"] == outcome]
+        by_comparison: dict[Any, dict[str, Finding]] = {}
+        by_runs: dict[Any, set[str]] = {}
+        for line in own.itertuples():
+            for finding in line.evidence.findings:
+                if finding.outcome == outcome:
+                    by_comparison.setdefault(finding.comparison, {})[line.id] = finding
+                    by_runs.setdefault(finding.origins, set()).add(line.id)
+        if len(own) < 2:
+            continue
+        one = max(by_comparison.values(), key=len)
+        files, alike = max(by_runs.items(), key=lambda item: len(item[1]))
+        rest = [f"{len(one)} of these claims share one, {_quantity(next(iter(one.values())))}"] if len(one) > 1 else []
+        rest += [f"{len(alike)} of these claims are of the same {len(files)} runs"] if len(alike) > len(one) else []
+        number = len(by_comparison)
+        count = f"{number} comparison{'s' if number > 1 else ''}"
+        said.append(f"The {len(own)} {name} rest on {'; '.join([count, *rest])}.")
+    return " ".join(said)
+
+
+def by_chance(frame: pd.DataFrame | None = None) -> str:
+    """What chance alone would decide: of one comparison, and of the claim whose rule asks for the most."""
+    most = max(found.asked for found in claims.verdicts(frame)["evidence"])
+    once = 1 - ((1 + CONFIDENCE) / 2) ** most
+    return (
+        "No interval is corrected for the number of comparisons, so some outcomes come by chance. Where no difference "
+        f"is real, a comparison is decided all the same in {1 - CONFIDENCE:.0%} of cases. One comparison is enough to "
+        f"contradict a claim that asks for {most}; were these independent, that would happen in {once:.0%}."
+    )
+
+
+def _tested(found: pd.DataFrame) -> pd.DataFrame:
+    """The claims that runs on the paper's own benchmarks were made for, one by one; not those made of others."""
+    return found[(found["data"] != "") & found["outcome"].isin([SUPPORTED, CONTRADICTED, INCONCLUSIVE])]
 
 
 def _counts(found: pd.DataFrame) -> dict[str, int]:
@@ -129,16 +190,13 @@ def ordered(finding: Finding) -> str:
     return decided.get(finding.outcome, undecided)
 
 
-def finding(frame: pd.DataFrame | None = None, names: bool = True) -> list[str]:
-    """What came out, in two or three sentences: HYPO against ERM on real data, and what became of the claims.
-
-    names  whether to name some claims of each outcome
-    """
+def finding(frame: pd.DataFrame | None = None) -> list[str]:
+    """What came out, in two or three sentences: HYPO against ERM on real data, and what became of the claims."""
     frame = runs.load() if frame is None else frame
     found = verdicts(frame)
     kinds = {"supported": ("held", "held"), "contradicted": ("was", "were"), "inconclusive": ("is", "are")}
     ends = {"supported": "", "contradicted": " contradicted", "inconclusive": " undecided"}
-    tested = found[(found["data"] != "") & found["outcome"].isin([*kinds])]
+    tested = _tested(found)
     counts = {outcome: int((tested["outcome"] == outcome).sum()) for outcome in kinds}
     if tested.empty:
         proven = int((found["outcome"] == "holds").sum())
@@ -152,18 +210,8 @@ def finding(frame: pd.DataFrame | None = None, names: bool = True) -> list[str]:
     sentences.append(
         f"Of the paper's {len(found)} claims, {len(tested)} {'was' if len(tested) == 1 else 'were'} tested by runs on "
         f"real data: {text.listed(sums)}."
-        + "".join(
-            f" **{outcome.capitalize()}:** {_named(tested, outcome)}." for outcome in kinds if names and counts[outcome]
-        )
     )
     return sentences
-
-
-def _named(found: pd.DataFrame, outcome: str, most: int = 3) -> str:
-    """The claims with an outcome, headlines first: in the words of the paper's claims, so many at most."""
-    chosen = found[found["outcome"] == outcome].sort_values("headline", ascending=False, kind="stable")["claim"]
-    more = f"; and {len(chosen) - most} more" if len(chosen) > most else ""
-    return "; ".join(f"“{claim.rstrip('.')}”" for claim in chosen[:most]) + more
 
 
 def where(line: Any) -> str:
@@ -231,9 +279,16 @@ def evidence(line: Any) -> str:
     weakest = claims.weakest(found.findings, above="above" in line.rule)
     outcomes = [finding.outcome for finding in found.findings] + ["not run"] * (found.asked - len(found.findings))
     counts = [f"{outcomes.count(each)} {each}" for each in OUTCOMES if each in outcomes]
-    of = f"{text.measures([weakest.measure])} of {text.label(weakest.of)} minus {text.label(weakest.than)}"
     left_out = f"; left out, since it cannot be run: {', '.join(names)}" if (names := _unknown(found)) else ""
-    return f"of {found.asked} comparisons {', '.join(counts)}; weakest: {of} {measured(weakest)}{left_out}"
+    return (
+        f"of {found.asked} comparisons {', '.join(counts)}; weakest: {_quantity(weakest)} {measured(weakest)}{left_out}"
+    )
+
+
+def _quantity(finding: Finding) -> str:
+    """What was measured: OOD accuracy of HYPO minus ERM."""
+    than = "" if finding.than is None else f" minus {text.label(finding.than)}"
+    return f"{text.measures([finding.measure])} of {text.label(finding.of)}{than}"
 
 
 def _unknown(found: Evidence) -> list[str]:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hypo import runs
+from hypo import records, runs
 from hypo.records import RULES
 from hypo.report import text
 from hypo.report.table import Table
-from hypo.training.verify import kept
+from hypo.runs import MEASURES
+from hypo.training.verify import distinct, kept, seed_spread
 
 SHOWN = 12
 """Classes of which a page shows the errors; the CSV has them all."""
@@ -66,37 +67,51 @@ def result(run: Any) -> Table:
 
 
 def verified(frame: pd.DataFrame) -> Table:
-    """Records whose run was made again by `hypo verify --keep`, one row each, and whether it agreed.
+    """Records whose run was made again by `hypo verify --keep`: one row per record and measure, and whether it agrees.
 
     frame  runs of any setting; what is kept of others is left out
+
+    How far a measure may differ is computed from the records as they are. Where what was kept with the outcome allows
+    otherwise, the row says so.
     """
     rows, numbers, origins = [], [], []
     by_name = {run["path"].stem: run for _, run in frame.iterrows()}
     for name, found in kept().items():
         if (own := by_name.get(name)) is None:
             continue
-        before, now = found["measures"]["ood_accuracy"]
-        reach = (found["spread"] or {}).get("ood_accuracy")
-        rows.append(
-            {
-                "record": text.place(own),
-                "OOD recorded (%)": text.number(100 * before),
-                "OOD again (%)": text.number(100 * now),
-                "may differ by": text.number(None if reach is None else 100 * reach),
-                "outcome": f"{'agrees' if found['agrees'] else 'does not agree'}: {found['sentence']}",
-            }
-        )
-        numbers += [
-            {"record": name, "measure": measure, "recorded": a, "again": b, "agrees": found["agrees"]}
-            for measure, (a, b) in found["measures"].items()
-        ]
+        record, then = records.read(own["path"]), found["spread"]
+        same = found["agrees"] and then is None
+        spread = None if same else seed_spread(record, own["path"].parent)
+        for measure in distinct(record):
+            before, now = found["measures"][measure]
+            reach = spread and spread.reach[measure]
+            agrees = same or (spread is not None and spread.holds(measure, before, now))
+            outcome = "the same to the last bit" if same else "agrees" if agrees else "does not agree"
+            if then and (abs(before - now) <= then[measure]) != agrees:
+                did = "did not" if agrees else "did"
+                outcome += f"; it {did} with the {text.number(100 * then[measure])} points allowed then"
+            rows.append(
+                {
+                    "record": text.place(own),
+                    "measure": MEASURES[measure].words,
+                    "recorded (%)": text.number(100 * before),
+                    "again (%)": text.number(100 * now),
+                    "may differ by": text.number(None if reach is None else 100 * reach),
+                    "from": "" if spread is None else f"{spread.runs} runs, df {spread.df}",
+                    "outcome": outcome,
+                }
+            )
+            values = {"recorded": before, "again": now, "may_differ_by": reach, "df": spread and spread.df}
+            numbers.append({"record": name, "measure": measure} | values | {"agrees": agrees})
         origins.append(own["origins"])
     caption = (
-        "Records whose run was made again from its first step. A gap may be as wide as Student's 95% interval for the "
-        "difference of two runs, from the recorded seeds of the setting."
+        "Records whose run was made again from its first step. A measure may differ by Student's 95% interval for the "
+        "difference of two runs: its variance is that of the seeds within a held-out domain, pooled over all domains "
+        "that the setting was run with (df: degrees of freedom), the record's own run among them. Where validation and "
+        "in-distribution test are the same images, they count once."
     )
-    columns = ["record", "OOD recorded (%)", "OOD again (%)", "may differ by", "outcome"]
-    return Table(pd.DataFrame(rows, columns=columns), "verified", caption, origins, pd.DataFrame(numbers))
+    columns = ["record", "measure", "recorded (%)", "again (%)", "may differ by", "from", "outcome"]
+    return Table(pd.DataFrame(rows, columns=columns), "verified", caption, origins, pd.DataFrame(numbers), labels=2)
 
 
 def outcomes(run: Any) -> pd.DataFrame | None:

@@ -37,10 +37,13 @@ PAGES = {
 
 
 def number(value: float | None, decimals: int = 1, sign: bool = False) -> str:
-    """A number with these decimals and a true minus sign, with a plus where `sign` asks for one; nothing for NaN."""
+    """A number with these decimals and a true minus sign; nothing for NaN.
+
+    sign  say on which side of zero it lies, also where it is rounded to zero: −0.0 for −0.02, +0.0 for 0.02
+    """
     if value is None or math.isnan(value):
         return ""
-    shown = value if round(value, decimals) else 0.0  # not -0.0
+    shown = value + 0.0 if sign or round(value, decimals) else 0.0  # zero itself is never −0.0
     return f"{shown:{'+' if sign else ''}.{decimals}f}".replace("-", "\N{MINUS SIGN}")
 
 

@@ -22,14 +22,33 @@ MEASURES = ("validation_accuracy", "id_accuracy", "ood_accuracy")
 
 
 class Verdict(NamedTuple):
-    """What came out again: whether it agrees, in a sentence, each measure as it was and as it is now, how far apart
-    each may be (None where it is the same to the last bit, or no other seed tells), and what it was run with."""
+    """What came out again: whether it agrees, in a sentence, each of `distinct` as it was and as it is now, how far
+    apart each may be (None where it is the same to the last bit, or no other seed tells), and what it was run with."""
 
     agrees: bool
     sentence: str
     measures: dict[str, tuple[float, float]]
     spread: dict[str, float] | None
     environment: dict[str, Any]
+
+
+class Spread(NamedTuple):
+    """How far two runs of a setting may be apart, by measure, and what that is pooled over: runs, domains and the
+    degrees of freedom that they leave."""
+
+    reach: dict[str, float]
+    runs: int
+    domains: int
+    df: int
+
+    def __str__(self) -> str:
+        places = f" in {self.domains} held-out domains" if self.domains > 1 else ""
+        freedom = f"{self.df} degree{'s' if self.df > 1 else ''} of freedom"
+        return f"the spread of the seeds ({self.runs} runs{places}, {freedom})"
+
+    def holds(self, measure: str, before: float, now: float) -> bool:
+        """Whether a measure as recorded and as it is now are no further apart."""
+        return abs(before - now) <= self.reach[measure]
 
 
 def verify(
@@ -43,8 +62,7 @@ def verify(
     benchmark, weights  where the reader's own folder or weights file lies, whose path no record keeps; by default under
                         its name in the working folder, weights first under <data root>/weights
 
-    Bit for bit where processor, threads and versions are the same; else each accuracy must lie within the spread of the
-    run's seeds: Student's 95% interval for the difference of two runs, from the other seeds of the same setting.
+    Bit for bit where processor, threads and versions are the same; else each accuracy must lie within `seed_spread`.
     """
     record = records.read(path)
     if path.with_suffix(".npz").exists():
@@ -72,7 +90,7 @@ def verify(
     with tempfile.TemporaryDirectory() as folder:
         again = train(config, images, Path(folder), root)[0]
     before, now = record["final"]["validation"], again["final"]["validation"]
-    measures = {name: (before[name], now[name]) for name in MEASURES if before[name] is not None}
+    measures = {name: (before[name], now[name]) for name in distinct(record)}
     environment = again["environment"] | {"kernels": torch.backends.cpu.get_cpu_capability()}
     if again["final"] == record["final"] and again["epochs"] == record["epochs"]:
         same = "the same to the last bit, at every epoch and under every rule of selection"
@@ -81,11 +99,18 @@ def verify(
     if spread is None:
         alone = "not the same to the last bit, and there are no other seeds to judge the gap by"
         return Verdict(False, alone, measures, None, environment)
-    wide = [name for name, (a, b) in measures.items() if abs(a - b) > spread[name]]
-    if wide:
-        return Verdict(False, f"outside the spread of the seeds: {', '.join(wide)}", measures, spread, environment)
-    within = "not to the last bit, and within the spread of the seeds"
-    return Verdict(True, within, measures, spread, environment)
+    wide = [name.replace("_", " ") for name, values in measures.items() if not spread.holds(name, *values)]
+    sentence = f"outside {spread}: {', '.join(wide)}" if wide else f"not to the last bit, and within {spread}"
+    return Verdict(not wide, sentence, measures, spread.reach, environment)
+
+
+def distinct(record: dict[str, Any]) -> list[str]:
+    """The measures of a record that are compared, each once: where the images of the in-distribution test are those of
+    validation, the two are equal under every rule of selection and count as one."""
+    final = record["final"]
+    once = all(own["id_accuracy"] == own["validation_accuracy"] for own in final.values())
+    known = [name for name in MEASURES if final["validation"][name] is not None]
+    return [name for name in known if not (once and name == "id_accuracy")]
 
 
 def log() -> Path:
@@ -114,15 +139,29 @@ def _found(what: str, kept: str, given: str | os.PathLike[str] | None) -> str:
     return str(place)
 
 
-def seed_spread(record: dict[str, Any], folder: Path) -> dict[str, float] | None:
-    """For each measure, how far two runs of this setting may be apart at 95%, from the seeds recorded in `folder`."""
-    alike = [other for _, other in records.read_all(folder) if _setting(other) == _setting(record)]
-    if len(alike) < 2:
+def seed_spread(record: dict[str, Any], folder: Path) -> Spread | None:
+    """How far two runs of this setting may be apart at 95%, from its seeds in `folder`, the record's own among them.
+
+    reach = t_df(0.975) sqrt(2) s      s^2 = sum_d (n_d - 1) s_d^2 / df      df = sum_d (n_d - 1)
+
+    n_d, s_d: number and standard deviation of the seeds with domain d held out. s is taken to be one for all domains:
+    three seeds of one domain have 2 degrees of freedom, and a reach that few results exceed. None where df is 0.
+    """
+    names, seeds = distinct(record), {}
+    for _, other in records.read_all(folder):
+        if _setting(other) == _setting(record):
+            values = [other["final"]["validation"][name] for name in names]
+            seeds.setdefault(other["config"]["held_out"], []).append(values)
+    domains = [np.array(values, float) for values in seeds.values() if len(values) > 1]  # each (n_d, measures)
+    df = sum(len(values) - 1 for values in domains)
+    if not df:
         return None
-    reach = stats.t.ppf(0.975, len(alike) - 1) * 2**0.5
-    values = {name: [other["final"]["validation"][name] for other in alike] for name in MEASURES}
-    return {name: reach * float(np.std(each, ddof=1)) for name, each in values.items() if None not in each}
+    squares = sum(((values - values.mean(0)) ** 2).sum(0) for values in domains)  # (measures,)
+    reach = stats.t.ppf(0.975, df) * np.sqrt(2 * squares / df)
+    return Spread(dict(zip(names, map(float, reach), strict=True)), sum(map(len, domains)), len(domains), df)
 
 
 def _setting(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in record["identity"].items() if name != "seed"}
+    """What runs have in common whose seeds are pooled: all but the seed and which domain is held out, if one is."""
+    rest = {name: value for name, value in record["identity"].items() if name not in ("seed", "held_out")}
+    return rest | {"tested on a domain": record["config"]["held_out"] is not None}

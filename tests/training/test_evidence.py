@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers import run, small_runs
+from made import a_record
+from made import run as made_run
 from own_folder import QUICK, folder_of
+from scipy import stats
 
 from hypo import records, runs
 from hypo.config import configure
 from hypo.report.run import verified
+from hypo.runs import MEASURES
 from hypo.training import engine, evidence, verify
 
 TOP = Path(__file__).resolve().parents[2]
@@ -157,7 +161,8 @@ def test_a_run_on_the_same_machine_is_verified_to_the_last_bit(tmp_path, monkeyp
     monkeypatch.setattr(verify, "log", lambda: tmp_path / "verified.json")
     assert verify.kept() == {} and verify.keep(path, verdict).is_file()
     shown = verified(runs.load()).frame
-    assert [*shown["outcome"]] == [f"agrees: {verdict.sentence}"] and "HYPO" in shown["record"].item()
+    assert {*shown["outcome"]} == {"the same to the last bit"} and shown["record"].str.contains("HYPO").all()
+    assert [*shown["measure"]] == [MEASURES[name].words for name in verdict.measures]
 
 
 def test_another_result_is_judged_by_the_spread_of_the_seeds(tmp_path, monkeypatch):
@@ -177,8 +182,73 @@ def test_another_result_is_judged_by_the_spread_of_the_seeds(tmp_path, monkeypat
     monkeypatch.setattr(verify, "train", otherwise)
     verdict = verify.verify(path)
     assert not verdict.agrees and "no other seeds" in verdict.sentence
-    monkeypatch.setattr(verify, "seed_spread", lambda *_: dict.fromkeys(verify.MEASURES, 0.5))
-    assert verify.verify(path).agrees
-    monkeypatch.setattr(verify, "seed_spread", lambda *_: dict.fromkeys(verify.MEASURES, 0.01))
+
+    def reach(points):
+        return lambda *_: verify.Spread(dict.fromkeys(verify.MEASURES, points), 12, 4, 8)
+
+    monkeypatch.setattr(verify, "seed_spread", reach(0.5))
     verdict = verify.verify(path)
-    assert not verdict.agrees and "outside the spread of the seeds: ood_accuracy" in verdict.sentence
+    assert verdict.agrees and "(12 runs in 4 held-out domains, 8 degrees of freedom)" in verdict.sentence
+    monkeypatch.setattr(verify, "seed_spread", reach(0.01))
+    verdict = verify.verify(path)
+    assert not verdict.agrees and verdict.sentence.endswith("of freedom): ood accuracy")
+
+
+def seeds_of(folder, values, **more):
+    """Records of one setting: held-out domain -> OOD accuracies, one per seed; the paths."""
+    return [
+        made_run(folder, held_out=domain, seed=seed, ood=value, **more)
+        for domain, accuracies in values.items()
+        for seed, value in enumerate(accuracies)
+    ]
+
+
+def test_the_spread_is_pooled_over_the_domains_of_a_setting_and_over_nothing_else(tmp_path):
+    values = {"cartoon": (0.5, 0.53, 0.52), "photo": (0.9, 0.94), "sketch": (0.3,)}
+    path, *_ = seeds_of(tmp_path, values)
+    seeds_of(tmp_path, {"cartoon": (0.1, 0.9)}, algorithm="erm")
+    seeds_of(tmp_path, {"cartoon": (0.1, 0.9)}, settings={"momentum": 0.5})
+    found = verify.seed_spread(records.read(path), tmp_path)
+    several = [(domain, value) for domain, own in values.items() for value in own]
+    expected = runs.estimate([value for _, value in several], [domain for domain, _ in several])
+    assert (found.runs, found.domains, found.df) == (5, 2, expected.df)  # one seed of sketch says nothing
+    assert found.reach["ood_accuracy"] == pytest.approx(stats.t.ppf(0.975, expected.df) * 2**0.5 * expected.sd)
+    assert found.reach["validation_accuracy"] == 0
+    assert found.holds("ood_accuracy", 0.5, 0.5 + 0.99 * found.reach["ood_accuracy"])
+    assert not found.holds("ood_accuracy", 0.5, 0.5 - 1.01 * found.reach["ood_accuracy"])
+
+
+def test_a_setting_with_one_seed_in_each_domain_has_no_spread(tmp_path):
+    path, *_ = seeds_of(tmp_path, {"cartoon": (0.5,), "photo": (0.9,)})
+    assert verify.seed_spread(records.read(path), tmp_path) is None
+
+
+def test_a_domain_and_corruptions_are_no_seeds_of_one_setting(tmp_path):
+    path, *_ = seeds_of(tmp_path, {"cartoon": (0.5, 0.6)}, benchmark="digits", scale="demo")
+    noise = {"gaussian_noise": {"1": 0.1}}
+    for seed in range(3):
+        made_run(tmp_path, "digits", "hypo", None, "demo", seed, ood=noise, ood_accuracy=seed / 10)
+    assert verify.seed_spread(records.read(path), tmp_path).runs == 2
+
+
+def test_validation_and_test_on_the_same_images_are_one_measure():
+    same, other = a_record(id_accuracy=0.9), a_record(id_accuracy=0.875)
+    assert verify.distinct(same) == ["validation_accuracy", "ood_accuracy"]
+    assert verify.distinct(other) == [*verify.MEASURES]
+    same["final"]["swad"]["id_accuracy"] = 0.5  # equal once by accident
+    assert verify.distinct(same) == [*verify.MEASURES]
+
+
+def test_the_table_judges_what_was_kept_by_the_records_and_says_where_that_was_otherwise(tmp_path, monkeypatch):
+    path, *_ = seeds_of(tmp_path, {"cartoon": (0.5, 0.5), "photo": (0.9, 0.96)}, id_accuracy=0.9)
+    measures = {"validation_accuracy": (0.9, 0.88), "id_accuracy": (0.9, 0.88), "ood_accuracy": (0.5, 0.55)}
+    then = dict.fromkeys(measures, 0.03)
+    kept = verify.Verdict(False, "", measures, then, {})._asdict()
+    monkeypatch.setattr(verify, "log", lambda: tmp_path / "kept" / "verified.json")
+    (tmp_path / "kept").mkdir()
+    verify.log().write_text(json.dumps({path.stem: kept, "of another folder": kept}))
+    shown = verified(runs.load(tmp_path)).frame.set_index("measure")
+    assert [*shown.index] == ["validation accuracy", "OOD accuracy"]  # the test on the same images is left out
+    assert shown.loc["validation accuracy", "outcome"] == "does not agree; it did with the 3.0 points allowed then"
+    assert shown.loc["OOD accuracy", "outcome"] == "agrees; it did not with the 3.0 points allowed then"
+    assert {*shown["from"]} == {"4 runs, df 2"}
