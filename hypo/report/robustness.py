@@ -7,7 +7,8 @@ import pandas as pd
 from hypo import claims, runs
 from hypo.report import text
 from hypo.report.claims import brief
-from hypo.report.start import SEARCH, planned
+from hypo.report.search import SEARCH
+from hypo.report.start import planned
 from hypo.report.table import Table
 from hypo.training.verify import kept
 
