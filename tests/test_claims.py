@@ -1,8 +1,10 @@
 """Every rule on records made for the purpose, with known answers; the file of claims; the checks."""
 
 import itertools
+import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,6 +20,7 @@ from hypo import records, runs
 from hypo.algorithms import method
 from hypo.claims import OUTCOMES, checks, load, on_digits, overall, printed, settings, verdicts
 from hypo.claims.checks import CHECKS
+from hypo.claims.rules import weakest
 from hypo.data.benchmarks import CORRUPTED
 from hypo.data.corruptions import CORRUPTIONS
 from hypo.display.claims import listing
@@ -204,6 +207,15 @@ def test_held_out_runs_and_corruption_runs_are_kept_apart(tmp_path):
     assert both.outcome == "inconclusive"
     weakest = "weakest: accuracy under snow of HYPO minus ERM +0.0 points [+0.0, +0.0]"
     assert evidence(both).startswith(f"of 2 comparisons 1 supported, 1 inconclusive; {weakest}")
+
+
+@pytest.mark.parametrize("above, expected", [(True, "b"), (False, "c")])
+def test_without_intervals_the_lead_furthest_to_the_other_side_is_the_weakest(above, expected):
+    leads = {"a": (1.8, math.nan), "b": (-3.9, math.nan), "c": (2.5, math.nan)}
+    found = {name: SimpleNamespace(estimate=SimpleNamespace(value=v, low=i, high=i)) for name, (v, i) in leads.items()}
+    assert weakest((*found.values(),), above) is found[expected]
+    known = SimpleNamespace(estimate=SimpleNamespace(value=9.0, low=8.0, high=10.0))
+    assert weakest((*found.values(), known), above) is known
 
 
 def test_a_setting_means_every_other_field_at_its_default(tmp_path):

@@ -114,13 +114,15 @@ def _missing(frame: pd.DataFrame, wanted: list[Setting]) -> tuple[Setting, ...]:
 
 
 def weakest(findings: tuple[Finding, ...], above: bool = True) -> Finding:
-    """The finding that speaks least for the claim: the lead whose interval reaches furthest to the other side."""
+    """The finding that speaks least for the claim: the lead whose interval reaches furthest to the other side.
 
-    def reach(finding: Finding) -> float:
-        low, high = finding.estimate.low, finding.estimate.high
-        if math.isnan(low):
-            return math.inf
-        return low if above else -high
+    A lead without an interval comes behind those with one, and by itself.
+    """
+
+    def reach(finding: Finding) -> tuple[bool, float]:
+        low, value, high = finding.estimate.low, finding.estimate.value, finding.estimate.high
+        alone = math.isnan(low)
+        return alone, (value if alone else low) if above else -(value if alone else high)
 
     return min(findings, key=reach)
 

@@ -107,7 +107,8 @@ def _separation(mu: Tensor, temperature: float) -> list[tuple]:
     loss = separation_loss(mu, temperature).item()
     scale = 1 / (temperature * (classes - 1))
     jensen = (mu.sum(0).square().sum().item() / classes - 1) * scale
-    note = f"C = {classes} ≤ d + 1 = {dim + 1}" if classes <= dim + 1 else f"C = {classes} > d + 1: no ETF attains it"
+    relation, attains = ("≤", "an") if classes <= dim + 1 else (">", "no")
+    note = f"C = {classes} {relation} d + 1: {attains} ETF attains it"
     return [
         (
             "Lemma J.1, its proof",

@@ -128,7 +128,7 @@ def shared(frame: pd.DataFrame | None = None) -> str:
         one = max(by_comparison.values(), key=len)
         files, alike = max(by_runs.items(), key=lambda item: len(item[1]))
         rest = [f"{len(one)} of these claims share one, {_quantity(next(iter(one.values())))}"] if len(one) > 1 else []
-        rest += [f"{len(alike)} of these claims are of the same {len(files)} runs"] if len(alike) > len(one) else []
+        rest += [f"{len(alike)} of these claims are about the same {len(files)} runs"] if len(alike) > len(one) else []
         number = len(by_comparison)
         count = f"{number} comparison{'s' if number > 1 else ''}"
         said.append(f"The {len(own)} {name} rest on {'; '.join([count, *rest])}.")
@@ -342,8 +342,9 @@ def _counted(found: Evidence) -> str:
     if found.tightest is None:
         return said
     row = found.tightest
+    word = "fails most" if row["left"] > row["right"] else "nearest to failing"
     return (
-        f"{said} on {found.n} model{'s' if found.n > 1 else ''}; nearest to failing: {row['quantity']} is "
+        f"{said} on {found.n} model{'s' if found.n > 1 else ''}; {word}: {row['quantity']} is "
         f"{row['left']:.2g}, its bound {row['right']:.2g}, and no embedding exceeds {row['at_most']:g}"
     )
 

@@ -37,7 +37,7 @@ def table(frame: pd.DataFrame | None = None) -> Table:
     shown = pd.DataFrame(found, columns=["suspected", "what was seen", "runs", "origins"])
     caption = (
         f"Suspected reasons for the place of HYPO against ERM on {text.data(BENCHMARK)} at {SCALE} scale, and what the "
-        "runs say of each. Leads are in points of OOD accuracy, with 95% intervals."
+        "runs say of each. Where a lead is given, it is in points of OOD accuracy, with its 95% interval."
     )
     return Table(shown.drop(columns="origins"), "reasons", caption, shown["origins"], shown)
 

@@ -92,7 +92,7 @@ def search_in_words(frame: pd.DataFrame, headings: Sequence[str] = SEARCH) -> st
     numbers = [f"{text.method_name(name)} {count}" for name, count in counts.items()]
     said = [f"Numbers of trials: {text.listed(numbers)}."]
     if counts.nunique() == 1:
-        said = [f"Each of {len(counts)} methods has {counts.iloc[0]} trials."]
+        said = [f"{counts.iloc[0]} trials are planned for each of {len(counts)} methods."]
     chosen = found[found["chosen"]]
     for words, own in chosen.groupby("words", sort=False):
         names = [text.method_name(name) for name in own["algorithm"]]
