@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterable
 from importlib.resources import files
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from seaborn.utils import relative_luminance
 
 from hypo.display import asset, source
 from hypo.runs import Origins
@@ -66,6 +69,15 @@ class Themed:
 def plain(name: str) -> str:
     """A folder's name as text of a figure: its dollar signs begin no formula."""
     return name.replace("$", r"\$")
+
+
+def legible(axes: Axes) -> None:
+    """The numbers in the cells of a heatmap of seaborn's in black or white, whichever has more contrast (WCAG)."""
+    (mesh,) = axes.collections
+    written = ~np.ma.getmaskarray(mesh.get_array()).ravel()
+    for text, colour in zip(axes.texts, mesh.get_facecolors()[written], strict=False):
+        above_black = relative_luminance(colour) + 0.05
+        text.set_color("black" if above_black / 0.05 > 1.05 / above_black else "white")
 
 
 class Row:

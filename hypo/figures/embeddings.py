@@ -81,7 +81,7 @@ def small_maps(
     domains: Sequence[str],
     records: Mapping[str, Sequence[Origins]],
 ) -> Row:
-    """The maps of every held-out domain, small: one column each, its methods below each other; drawn as by `Map`.
+    """The maps of every held-out domain, small: two columns, on a phone one; a domain's methods are below each other.
 
     maps     held-out domain -> `mapped`
     titles   held-out domain -> name of the columns -> title of its map
@@ -95,19 +95,19 @@ def small_maps(
 
         def draw(figure: Figure, theme: str) -> None:
             ink = THEMES[theme]["ink"]
-            figure.suptitle(f"{plain(words(domain))} held out", fontsize=10)
+            figure.suptitle(f"{plain(words(domain))} held out", fontsize=11)
             for axes, (method, title) in zip(figure.subplots(len(own), 1), own.items(), strict=True):
                 at = pd.DataFrame(_fitted(samples[[f"{method}_x", f"{method}_y"]].to_numpy()), samples.index)
                 for (c, e, part), some in at.groupby([samples["class"], samples["domain"], samples["part"]]):
                     edge = {"edgecolors": ink if part == "ood_test" else "none", "linewidths": 0.3}
-                    look = {"marker": MARKERS[classes.index(c)], "color": colours[e], "alpha": 0.8, "s": 7}
+                    look = {"marker": MARKERS[classes.index(c)], "color": colours[e], "alpha": 0.8, "s": 16}
                     axes.scatter(some[0], some[1], **look, **edge)
                 axes.set(xlim=(0, SIDE), ylim=(SIDE, 0), xticks=[], yticks=[], aspect="equal")
-                axes.set_title(plain(title), fontsize=9)
+                axes.set_title(plain(title), fontsize=10)
                 axes.spines[:].set(visible=True, color=THEMES[theme]["faint"])
 
         alt = f"UMAP of {len(samples)} test images with {words(domain)} held out. {'; '.join(own.values())}."
-        size, numbers = (1.7, 0.3 + 1.85 * len(own)), samples.assign(held_out=domain)
+        size, numbers = (3.4, 0.4 + 3.5 * len(own)), samples.assign(held_out=domain)
         return Themed(draw, alt, size, True, f"{name}-{domain}", numbers, records[domain])
 
     return Row(*(small(domain, samples) for domain, samples in maps.items()))

@@ -9,7 +9,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from hypo.figures import COLOURS, THEMES, Row, Themed, plain
+from hypo.figures import COLOURS, THEMES, Row, Themed, legible, plain
 from hypo.paper import method_name
 from hypo.report.text import listed, words
 from hypo.runs import Origins
@@ -32,6 +32,7 @@ def heatmaps(maps: Mapping[str, pd.DataFrame], where: str, records: Sequence[Ori
             bar = {"orientation": "horizontal", "label": "Sinkhorn divergence", "pad": 0.02, "aspect": 30}
             look = {"cmap": "cividis", "cbar_kws": bar, "xticklabels": False, "yticklabels": False}
             sns.heatmap(grid, vmin=0, vmax=top, annot=True, fmt=".2f", ax=axes, **look)
+            legible(axes)
             pairs = [plain(pair.replace(" – ", "\n")) for pair in grid]
             axes.set_xticks(np.arange(grid.shape[1]) + 0.5, pairs, rotation=0)
             axes.set_yticks(np.arange(len(grid)) + 0.5, [plain(name) for name in grid.index], rotation=0)
@@ -68,6 +69,7 @@ def small_heatmaps(
             for axes, (method, grid) in zip(figure.subplots(1, len(grids), sharey=True), grids.items(), strict=True):
                 look = {"cmap": "cividis", "cbar": False, "annot": True, "fmt": ".2f", "annot_kws": {"size": 7.5}}
                 sns.heatmap(grid, vmin=0, vmax=top, ax=axes, xticklabels=False, yticklabels=False, **look)
+                legible(axes)
                 pairs = [plain(pair.replace(" – ", "\n")) for pair in grid]
                 axes.set_xticks(np.arange(grid.shape[1]) + 0.5, pairs, rotation=90, fontsize=8)
                 axes.set_yticks(np.arange(len(grid)) + 0.5, classes, rotation=0)
@@ -90,7 +92,11 @@ def _grid(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def both_sides(nearest: pd.DataFrame, name: str, records: Sequence[Origins] = ()) -> Themed:
-    """Left (dot) and right side (bar) of each inequality, in units of what its left side can be at most."""
+    """Left (dot) and right side (bar) of each inequality, in units of what its left side can be at most.
+
+    The names stand above the bars, so that a phone can show them. A left side of zero has no place on a log axis: an
+    arrow at its end stands for it.
+    """
     shown = nearest[nearest["at_most"].notna()].reset_index(drop=True)
 
     def draw(figure: Figure, theme: str) -> None:
@@ -100,17 +106,23 @@ def both_sides(nearest: pd.DataFrame, name: str, records: Sequence[Origins] = ()
         positive = np.concatenate([left[left > 0], right[right > 0]])
         floor = 10 ** np.floor(np.log10(max(positive.min(), 1e-5)))
         edge = {"edgecolor": ink, "lw": 0.8}
-        axes.barh(at, right - floor, 0.5, floor, color=COLOURS[5], label="right side: the bound", **edge)
-        axes.scatter(left.clip(floor), at, s=46, color=COLOURS[1], zorder=3, label="left side: measured", **edge)
-        axes.axvline(1, color=ink, lw=1.4, ls="--", label="the most it can be")
+        axes.barh(at, right - floor, 0.4, floor, color=COLOURS[5], label="right side: the bound", **edge)
+        seen, dot = left >= floor, {"s": 46, "color": COLOURS[1], "zorder": 3, **edge}
+        axes.scatter(left[seen], at[seen], label="left side: measured", **dot)
+        if not seen.all():
+            least = np.full((~seen).sum(), floor)
+            label = f"left side: {'zero' if left[~seen].max() <= 0 else f'below {floor:g}'}, off the axis"
+            axes.scatter(least, at[~seen], marker="<", clip_on=False, label=label, **dot)
+        axes.vlines(np.ones(len(at)), at - 0.34, at + 0.26, color=ink, lw=1.6, label="the most it can be")
         axes.set_xscale("log")
-        axes.set_yticks(at, [f"{line.lemma}\n{line.quantity}" for line in shown.itertuples()])
-        axes.tick_params(axis="y", length=0, labelsize=8)
-        axes.set_xlabel("in units of the most the left side can be")
-        axes.legend(loc="lower center", bbox_to_anchor=(0.3, 1), ncols=1)
+        axes.set(yticks=[], ylim=(-0.4, len(at) - 0.2), xlabel="in units of the most the left side can be")
+        for y, line in zip(at, shown.itertuples(), strict=True):
+            axes.text(floor, y + 0.28, f"{line.lemma}: {line.quantity}", va="bottom", fontsize=9)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=1)
 
     useful = int((shown["right"] < shown["at_most"]).sum())
     alt = (
-        f"Both sides of {len(shown)} inequalities on a log axis: the bound says more than the trivial one in {useful}."
+        f"Both sides of {len(shown)} inequalities on a log axis: the bound says more than the trivial one in {useful}. "
+        f"The left side is zero in {(shown['left'] <= 0).sum()}, which the axis cannot show."
     )
-    return Themed(draw, alt, (6.4, 0.52 * len(shown) + 1.6), name=name, numbers=nearest, records=records)
+    return Themed(draw, alt, (4.4, 0.52 * len(shown) + 1.6), name=name, numbers=nearest, records=records)

@@ -9,15 +9,15 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from hypo.figures import COLOURS, MARKERS, THEMES, Themed, plain
+from hypo.figures import COLOURS, MARKERS, THEMES, Themed, legible, plain
 from hypo.paper import NAMES
 from hypo.report.corruptions import METHODS
 from hypo.report.table import PAPER
 from hypo.report.text import number, words
 from hypo.runs import Origins
 
-FILL = {"ERM": COLOURS[4], "HYPO": COLOURS[0]}
-"""Light and dark, so that the two are told apart without colour."""
+FILL = dict(zip(METHODS.values(), COLOURS, strict=False))
+"""The colours that `dots` gives the two; in a group of bars the first is above, so colour is not all that tells."""
 
 
 def confusion_matrix(counts: pd.DataFrame, where: str, records: Sequence[Origins] = ()) -> Themed:
@@ -34,6 +34,7 @@ def confusion_matrix(counts: pd.DataFrame, where: str, records: Sequence[Origins
         texts = shares.map(lambda share: f"{share:.0f}" if share >= 0.5 else "") if written else None
         look = {"cmap": "cividis", "vmin": 0, "vmax": 100, "square": True, "cbar": False}
         sns.heatmap(shares, annot=texts, fmt="", ax=axes, xticklabels=False, yticklabels=False, **look)
+        legible(axes)
         if written:
             places, names = np.arange(len(classes)) + 0.5, [plain(name) for name in classes]
             axes.set_xticks(places, names, rotation=90 if max(map(len, classes)) > 2 else 0)
@@ -109,9 +110,6 @@ def bars(seeds: pd.DataFrame, benchmark: str, name: str) -> Themed:
         place = {"x": "value", "y": "column", "order": groups, "hue": "series", "hue_order": [*series.index]}
         line = {"errorbar": "sd", "err_kws": {"color": ink, "linewidth": 1}, "edgecolor": ink, "linewidth": 0.6}
         sns.barplot(seeds, **place, **line, palette=palette, saturation=1, ax=axes)
-        for bar, source in zip(axes.containers, series["source"], strict=False):
-            for patch in bar:
-                patch.set_hatch("" if source == "paper" else "///")
         sources = [*dict.fromkeys(seeds["source"])] if {*METHODS.values()} <= {*means} else []
         for place, source in enumerate(sources):
             shift = (place + 0.5) / len(sources) - 0.5
@@ -122,7 +120,11 @@ def bars(seeds: pd.DataFrame, benchmark: str, name: str) -> Themed:
         axes.set(xlim=(0, 113), xticks=range(0, 101, 20), ylabel="")
         axes.set_xlabel(f"accuracy on {NAMES[benchmark]} (%); gain of HYPO in points")
         axes.get_legend().remove()
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=1 + (len(series) < 3))
+        ncols = 1 + (len(series) < 3)
+        legend = figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=ncols)
+        for bar, swatch, source in zip(axes.containers, legend.get_patches(), series["source"], strict=True):
+            for patch in (*bar, swatch):
+                patch.set_hatch("" if source == "paper" else "///")
 
     said = "; ".join(f"{each} {seeds.loc[seeds['series'] == each, 'value'].mean():.1f}%" for each in series.index)
     alt = f"Bars of accuracy on {NAMES[benchmark]} by test; means: {said}."

@@ -3,11 +3,16 @@
 import numpy as np
 import pandas as pd
 import pytest
+import seaborn as sns
 import torch
 from conftest import unit
 from made import arrays, digits, run
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from seaborn.utils import relative_luminance
 
 from hypo import geometry, runs
+from hypo.figures import legible
 from hypo.figures.geometry import both_sides, heatmaps, small_heatmaps
 from hypo.geometry.neighbours import hard_negatives
 from hypo.report import geometry as report
@@ -85,6 +90,17 @@ def test_small_heatmaps_share_one_scale_over_held_out_domains(stored):
     assert beside_larger.figures[0].images != row.figures[0].images, "the largest map of any domain sets the scale"
 
 
+def test_every_number_of_a_heatmap_can_be_read_on_its_cell():
+    axes, shares = Figure().subplots(), np.linspace(0, 1, 101).reshape(1, -1)
+    shares[0, 50] = np.nan  # a cell without a number
+    sns.heatmap(shares, annot=True, cmap="cividis", ax=axes)
+    legible(axes)
+    colours = np.delete(axes.collections[0].get_facecolors(), 50, axis=0)
+    for text, colour in zip(axes.texts, colours, strict=True):
+        darker, lighter = sorted(relative_luminance(each) for each in (to_rgb(text.get_color()), colour))
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5, "the contrast that WCAG asks for"
+
+
 def test_bounds_are_those_of_each_run(stored):
     sides = report.sides(stored)
     worse = sides.assign(holds=sides["holds"] & (sides["lemma"] != "Lemma C.2"), right=2 * sides["right"])
@@ -104,6 +120,16 @@ def test_both_sides_says_how_many_bounds_are_worth_something(stored):
     figure = both_sides(nearest, "sides")
     bounded = nearest[nearest["at_most"].notna()]
     assert f"in {(bounded['right'] < bounded['at_most']).sum()}." in figure.alt
+    assert figure.width <= 430, "a phone shows its words nearly as large as a page"
+
+
+def test_a_left_side_of_zero_is_marked_and_said(stored):
+    nearest = report.tightest(report.sides(stored))
+    nearest["left"] = nearest["left"].clip(lower=1e-3)
+    zero = nearest.assign(left=nearest["left"].where(nearest.index > 0, 0))
+    plain, marked = (both_sides(each, "sides") for each in (nearest, zero))
+    assert "is zero in 0," in plain.alt and "is zero in 1," in marked.alt
+    assert b"off the axis" in marked.images["light"] and b"off the axis" not in plain.images["light"]
 
 
 def test_a_run_without_embeddings_is_refused_with_a_sentence(tmp_path):
@@ -157,6 +183,23 @@ def test_the_share_of_hard_negatives_is_that_of_nearer_ones():
     shown = hard_share(frame_of(y, e), z)
     nearer = (found["same_cosine"] > found["other_cosine"]).mean()
     assert shown.loc["all", "nearest is of the same domain (%)"] == pytest.approx(100 * nearer)
+
+
+def test_the_words_on_hard_negatives_count_runs_and_name_what_is_below_chance():
+    columns = [
+        "nearest is of the same domain (%)",
+        "by chance (%)",
+        "cosine to the nearest, same domain",
+        "other domains",
+    ]
+    one = pd.DataFrame(
+        [[40, 30, 0.5, 0.6], [15, 21.3, 0.3, 0.5], [35, 25, 0.45, 0.55]], ["sketch", "photo", "all"], columns
+    )
+    two = pd.DataFrame([[40, 30, 0.7, 0.6], [20, 10, 0.7, 0.5]], ["sketch", "all"], columns)
+    said = report.hard_share_in_words(pd.concat({"cartoon": one, "art_painting": two}, names=["held_out", "domain"]))
+    assert "more often than by chance in 2 of 2 runs. Domain by domain it does so in 2 of 3 places" in said
+    assert "not in photo with cartoon held out (15.0% against 21.3%)" in said
+    assert "in 1 of 2 runs (with cartoon held out the cosine is 0.45 against 0.55)" in said
 
 
 def test_the_closest_pairs_are_of_one_domain_two_classes_and_no_two_alike():

@@ -46,6 +46,8 @@ def test_bars_hold_the_papers_numbers_and_ours(tmp_path):
             own = numbers["ours, cpu scale, generated", "HYPO", name, seed]
             assert own == pytest.approx(60 + 4 + 2 * seed - 0.1 * place)
     assert "the paper&#x27;s numbers" in figure.source and "real data" in figure.source
+    hatched = figure.images["light"].count(b"fill: url(#")
+    assert hatched == 2 * (len(CORRUPTIONS) + 1), "our bars, and what stands for them in the legend"
     alone = saved(cells.corruption_bars("digits").source)
     assert alone["source"].str.startswith("ours, demo scale").all() and len(alone) == 4 * 19
 
