@@ -89,3 +89,8 @@ def test_a_link_leads_to_a_page_or_a_place_on_it(to):
 @pytest.mark.parametrize("to", ["javascript:alert(1)", "https://a.b", "#a b", "../a.html", "//a.html"])
 def test_no_other_link_is_made(to):
     assert "<a" not in inline(f"see [it]({to})")
+
+
+def test_a_count_alone_in_its_cell_is_not_broken():
+    html = show(pd.DataFrame({"failed": ["3 of 5"], "runs": ["in 3 of 5 runs"]}), "counts")._repr_html_()
+    assert '<td class="text">3\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}5</td>' in html and "in 3 of 5 runs" in html

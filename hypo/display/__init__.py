@@ -150,7 +150,9 @@ def _cell(column: object, value: object, decimals: int) -> str:
 
 
 def _kept_together(text: str) -> str:
-    """A mean with its deviation, and an interval, each on one line."""
+    """A mean with its deviation, an interval, and a count alone in its cell (3 of 5), each on one line."""
+    if re.fullmatch(r"\d+ of \d+", text):
+        return text.replace(" ", "\N{NO-BREAK SPACE}")
     text = text.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
     return re.sub(r"\[[−+\d., ]+\]", lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
 
