@@ -52,8 +52,8 @@ def overview() -> Table:
         for name in names
     ]
     caption = (
-        f"The {len(rows)} methods of the registry. A batch is pooled from all training domains, or has as many samples "
-        "per domain. The cost is the time of a step on the digits as a multiple of ERM's, by `make bench`."
+        f"The {len(rows)} methods of the registry. A batch is pooled from all training domains, or has the same number "
+        "from each domain. The cost is the time of a step on the digits as a multiple of ERM's, by `make bench`."
     )
     columns = ["method", "the idea", "batch", "cost"]
     return Table(pd.DataFrame(rows, columns=columns), "methods", caption, also=(TIMES,))

@@ -245,6 +245,30 @@ def hard_share(frame: pd.DataFrame, z: np.ndarray) -> pd.DataFrame:
     return pd.concat([rows, rows.assign(domain="all")]).groupby("domain", sort=False).mean()
 
 
+def hard_share_in_words(every: pd.DataFrame) -> str:
+    """Whether the nearest sample of another class is of the same domain more often than by chance, and how far it is.
+
+    every  `hard_share` of several runs, by held_out and domain
+    """
+    share, chance = every["nearest is of the same domain (%)"], every["by chance (%)"]
+    whole, own = (share > chance)[every.index.get_level_values("domain") == "all"], share.drop("all", level="domain")
+    below = [
+        f"{text.words(domain)} with {text.words(held_out)} held out ({text.number(value)}% against "
+        f"{text.number(chance[held_out, domain])}%)"
+        for (held_out, domain), value in own.items()
+        if value <= chance[held_out, domain]
+    ]
+    every = every.xs("all", level="domain")
+    same, other = every["cosine to the nearest, same domain"], every["other domains"]
+    return (
+        "Over all training domains it comes from the same domain more often than by chance in "
+        f"{whole.sum()} of {len(whole)} runs. Domain by domain it does so in {len(own) - len(below)} of {len(own)} "
+        f"places{f', and not in {text.listed(below)}' if below else ''}. The nearest sample of the own domain is on "
+        f"average further away than the nearest of all other domains in {(same < other).sum()} of {len(same)} runs "
+        f"(with {text.words(same.index[0])} held out the cosine is {same.iloc[0]:.2f} against {other.iloc[0]:.2f})."
+    )
+
+
 # Trained prototypes
 
 

@@ -33,7 +33,7 @@ def cases(frame: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
 def table(frame: pd.DataFrame | None = None) -> Table:
     """The verdict on each of CLAIMS in each of `cases`, and whether it is the one of the records as they are."""
     frame = runs.load() if frame is None else frame
-    rows, numbers, origins = [], [], []
+    rows, numbers, origins, scales = [], [], [], {}
     for claim in (claim for claim in claims.load() if claim["id"] in CLAIMS):
         first = None
         for case, (judged, touched) in cases(frame).items():
@@ -44,12 +44,13 @@ def table(frame: pd.DataFrame | None = None) -> Table:
             stays = "" if line is first else "stays" if line.outcome == first.outcome else "changes"
             row = {"claim": claim["claim"], "runs": name}
             end = {"outcome": line.outcome, "the verdict": stays}
-            rows.append(row | {"difference": brief(line), "pairs": line.n} | end)
+            rows.append(row | {"difference": brief(line._replace(scale="")), "pairs": line.n} | end)
             numbers += [row | each.estimate._asdict() | end for each in line.evidence.findings]
             origins.append(line.origins)
+            scales |= {f" at {line.scale} scale": None} if line.scale else {}
     caption = (
-        "Differences of OOD accuracy in points with 95% intervals: from the records, with runs replaced by those of "
-        "`hypo verify`, and without runs that were also trials of the search for rates."
+        f"Differences of OOD accuracy{text.listed([*scales])} with 95% intervals: from the records, with runs replaced "
+        "by those of `hypo verify`, and without runs that were also trials of the search for rates."
     )
     return Table(pd.DataFrame(rows), "robustness", caption, origins, pd.DataFrame(numbers), labels=2)
 
@@ -60,6 +61,6 @@ def in_words(tried: Table) -> str:
     for claim, own in tried.frame.groupby("claim", sort=False):
         first, *others = own.itertuples()
         changed = [f"{line.outcome} {line.runs}" for line in others if line.outcome != first.outcome]
-        ends = f"it is {text.listed(changed)}" if changed else "that stays in every case"
+        ends = f"it is {text.listed(changed)}" if changed else "it stays so in every case"
         said.append(f"“{claim.rstrip('.')}” is {first.outcome} {first.runs}; {ends}.")
     return " ".join(said)

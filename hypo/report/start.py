@@ -80,7 +80,7 @@ def failures_by_start(frame: pd.DataFrame, *headings: str) -> Table:
         for start in dict.fromkeys(found["start"]):
             shown[name] |= {f"{start}: {what}": cell for what, cell in _cells(group[group["start"] == start]).items()}
     name = f"failed-{headings[0].replace(', ', '-').replace(' ', '-')}"
-    return _table(found, pd.DataFrame(shown).T.rename_axis("setting of HYPO"), name)
+    return _table(found, pd.DataFrame(shown).T.rename_axis("setting"), name)
 
 
 def starts(frame: pd.DataFrame, setting: str, *headings: str) -> Table:

@@ -25,9 +25,6 @@ BY = ["benchmark", "scale", "data"]
 """What one source of ours has in common."""
 
 
-PAIRED = " Differences are in points, over n pairs of runs that share domain, seed and split, with 95% intervals."
-
-
 class Study(NamedTuple):
     """One table or figure of the paper, or one of ours.
 
@@ -102,10 +99,22 @@ def table(label: str, frame: pd.DataFrame | None = None, benchmark: str | None =
     caption = (
         f"{'As in ' if benchmark else ''}{study.title}: OOD accuracy in % on "
         f"{text.data(benchmark or study.benchmark)} by held-out domain. "
-        f"{reading(found)}{PAIRED if (found['who'] == 'ours').any() else ''}"
+        f"{reading(found)}{_paired(found[found['row'].isin([*study.contrasts])])}"
     )
     name, also = study.title.replace(" ", "-").lower(), (PAPER,) if (found["who"] == "paper").any() else ()
     return Table(shown, name, caption, found["origins"], found.drop(columns="settings"), also=also)
+
+
+def _paired(found: pd.DataFrame) -> str:
+    """How our differences are to be read, and over how many pairs of runs; nothing where there are none."""
+    counts = found.loc[(found["who"] == "ours") & (found["column"] != "average"), "n"]
+    if counts.empty:
+        return ""
+    n = " to ".join(dict.fromkeys(f"{count:.0f}" for count in (counts.min(), counts.max())))
+    return (
+        f" Differences are in points, over n = {n} pair{'' if n == '1' else 's'} of runs that share seed and split "
+        "for each held-out domain, with 95% intervals."
+    )
 
 
 def contrasts(labels: Sequence[str], frame: pd.DataFrame, benchmark: str | None = None) -> pd.DataFrame:
@@ -150,5 +159,5 @@ def like_for_like(single: pd.DataFrame, field: str, symbol: str) -> str:
     each = f"seed{'s' if len(seeds) > 1 else ''} {text.listed([*map(str, seeds)])}"
     gone = single.drop_duplicates(field).set_index(field)["left_out"]
     without = text.listed([f"{n} at {symbol} = {value:g}" for value, n in gone.items() if n])
-    less = f" Runs that not every value has are left out: {without}." if without else ""
+    less = f" Left out, as not every value has them: {without}." if without else ""
     return f"Every value of {symbol} has the same runs: {domains} held out, {each}.{less}" if len(gone) > 1 else ""

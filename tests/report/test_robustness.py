@@ -35,6 +35,7 @@ def rows(frame):
 
 def test_without_re_runs_their_case_is_that_of_the_records(frame):
     by_records, replaced, _ = rows(frame).itertuples()
+    assert by_records.difference.startswith("−") and "at cpu scale with" in robustness.table(frame).caption
     assert replaced.difference == by_records.difference and replaced.runs == "with 0 runs replaced by re-runs"
 
 
@@ -57,4 +58,4 @@ def test_the_sentence_says_which_verdict_changes(frame):
     tried = robustness.table(frame)
     said = robustness.in_words(tried)
     assert "is inconclusive by the records; it is contradicted without 2 runs of the search." in said
-    assert "PCL on PACS” is not run by the records; that stays in every case." in said
+    assert "PCL on PACS” is not run by the records; it stays so in every case." in said

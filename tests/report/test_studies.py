@@ -51,6 +51,7 @@ def test_the_average_of_a_contrast_is_stratified_by_domain_and_needs_them_all(tm
     found = line("ablation-sep", tmp_path, CONTRAST, "digits", "average")
     own = runs.estimate([*gaps.values()], [domain for domain, _ in gaps])
     assert (found.value, found.low, found.high, found.n) == pytest.approx((own.value, own.low, own.high, 7))
+    assert "over n = 1 to 2 pairs of runs" in studies.table("ablation-sep", runs.load(tmp_path), "digits").caption
     assert line("ema-lp", tmp_path, "prototypes: averages − learnable", "digits", "average") is None
 
 
