@@ -117,7 +117,7 @@ def both_sides(nearest: pd.DataFrame, name: str, records: Sequence[Origins] = ()
         axes.set_xscale("log")
         axes.set(yticks=[], ylim=(-0.4, len(at) - 0.2), xlabel="in units of the most the left side can be")
         for y, line in zip(at, shown.itertuples(), strict=True):
-            axes.text(floor, y + 0.28, f"{line.lemma}: {line.quantity}", va="bottom", fontsize=9)
+            axes.text(floor, y + 0.28, f"{line.lemma}: {line.quantity}", va="bottom", fontsize=9.5)
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=1)
 
     useful = int((shown["right"] < shown["at_most"]).sum())

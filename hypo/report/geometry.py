@@ -258,12 +258,13 @@ def hard_share_in_words(every: pd.DataFrame) -> str:
         for (held_out, domain), value in own.items()
         if value <= chance[held_out, domain]
     ]
+    missed = f", and not in {text.listed(below)}" if below else ""
     every = every.xs("all", level="domain")
     same, other = every["cosine to the nearest, same domain"], every["other domains"]
     return (
-        "Over all training domains it comes from the same domain more often than by chance in "
-        f"{whole.sum()} of {len(whole)} runs. Domain by domain it does so in {len(own) - len(below)} of {len(own)} "
-        f"places{f', and not in {text.listed(below)}' if below else ''}. The nearest sample of the own domain is on "
+        "Over all training domains the nearest sample of another class comes from the same domain more often than by "
+        f"chance in {whole.sum()} of {len(whole)} runs. Domain by domain it does so in "
+        f"{len(own) - len(below)} of {len(own)} places{missed}. The nearest sample of the own domain is on "
         f"average further away than the nearest of all other domains in {(same < other).sum()} of {len(same)} runs "
         f"(with {text.words(same.index[0])} held out the cosine is {same.iloc[0]:.2f} against {other.iloc[0]:.2f})."
     )
