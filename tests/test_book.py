@@ -178,8 +178,8 @@ def test_a_build_that_was_ended_leaves_no_kernel_and_can_be_repeated(ending, oth
     assert "all of it" in shown(tmp_path, "page")
 
 
-REAL = ("api.md", "embeddings.ipynb", "faults.ipynb", "your_data.ipynb")
-"""Pages with tables, figures, a projection with a seed, a training and the library's own signatures."""
+REAL = ("api.md", "embeddings.ipynb", "faults.ipynb", "intro.ipynb", "your_data.ipynb")
+"""Pages with tables, figures, a projection with a seed, random tensors, a training and the library's own signatures."""
 TIMES = re.compile(r"[\d,.]+(%| )(images/s|(s|min|h) of training| of all time)")
 
 
