@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -95,12 +96,14 @@ def dots(
 
 
 def bars(seeds: pd.DataFrame, benchmark: str, name: str) -> Themed:
-    """ERM and HYPO in groups of bars by `column`, ours hatched, with the gain of HYPO at the right.
+    """ERM and HYPO in groups of bars by `column`, ours hatched, with the gain of HYPO at the right, over the seeds that
+    both have.
 
     seeds  of `hypo.report.corruptions.single`, at least one row
     """
     seeds = seeds.assign(series=seeds["method"] + ", " + seeds["source"])
-    means = seeds.groupby(["source", "method", "column"], sort=False)["value"].mean().unstack("method")
+    by_seed = seeds.pivot_table("value", ["source", "column", "seed"], "method").reindex(columns=[*METHODS.values()])
+    gains = (by_seed["HYPO"] - by_seed["ERM"]).dropna().groupby(["source", "column"]).mean()
     groups = [*dict.fromkeys(seeds["column"])]
     series = seeds.drop_duplicates("series").set_index("series")
 
@@ -110,12 +113,11 @@ def bars(seeds: pd.DataFrame, benchmark: str, name: str) -> Themed:
         place = {"x": "value", "y": "column", "order": groups, "hue": "series", "hue_order": [*series.index]}
         line = {"errorbar": "sd", "err_kws": {"color": ink, "linewidth": 1}, "edgecolor": ink, "linewidth": 0.6}
         sns.barplot(seeds, **place, **line, palette=palette, saturation=1, ax=axes)
-        sources = [*dict.fromkeys(seeds["source"])] if {*METHODS.values()} <= {*means} else []
-        for place, source in enumerate(sources):
+        sources = [source for source in dict.fromkeys(seeds["source"]) if source in gains.index]
+        for (place, source), (y, group) in product(enumerate(sources), enumerate(groups)):
             shift = (place + 0.5) / len(sources) - 0.5
-            for y, group in enumerate(groups):
-                gain = means.loc[source].reindex(groups).loc[group]
-                axes.text(101, y + 0.8 * shift, number(gain["HYPO"] - gain["ERM"], sign=True), va="center", fontsize=8)
+            gain = gains.get((source, group))
+            axes.text(101, y + 0.8 * shift, number(gain, sign=True), va="center", fontsize=8)
         axes.set_yticks(range(len(groups)), [words(group) for group in groups])
         axes.set(xlim=(0, 113), xticks=range(0, 101, 20), ylabel="")
         axes.set_xlabel(f"accuracy on {NAMES[benchmark]} (%); gain of HYPO in points")

@@ -52,6 +52,13 @@ def test_bars_hold_the_papers_numbers_and_ours(tmp_path):
     assert alone["source"].str.startswith("ours, demo scale").all() and len(alone) == 4 * 19
 
 
+def test_a_gain_is_over_the_seeds_that_both_methods_have(tmp_path):
+    corrupted_runs(tmp_path, "digits", "demo")
+    ood = {name: {str(s): 0.99 for s in range(1, 6)} for name in CORRUPTIONS}
+    run(tmp_path, "digits", "hypo", None, "demo", 2, ood=ood)
+    assert cells.corruption_bars("digits").images["light"].count(b"<!-- +4.0 -->") == len(CORRUPTIONS)
+
+
 def test_accuracy_by_severity_averages_the_corruptions(tmp_path):
     corrupted_runs(tmp_path, "cifar10", "cpu")
     numbers = saved(cells.severities("cifar10").source).query("method == 'ERM' and files.str.contains('-s0-')")
