@@ -85,7 +85,7 @@ def write(
         raise FileExistsError(f"{path.name} exists and a record is written once: run with force to replace it")
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(".npz")
-    place = _coming(path) if beside.exists() else beside  # a record that is replaced keeps its own until then
+    place = _coming(path) if path.exists() else beside  # a record that is replaced keeps its own until then
     if arrays is not None:
         write_atomically(place, arrays)
     write_atomically(path, content)

@@ -208,6 +208,18 @@ def test_a_forced_write_that_stops_leaves_the_old_record_with_its_arrays_or_the_
     assert (records.embeddings(path)["z"] == 1).all() and len([*tmp_path.iterdir()]) == 2
 
 
+def test_arrays_that_a_killed_process_left_without_a_record_are_simply_replaced(tmp_path, monkeypatch):
+    """Nothing waits beside them: a process killed once more, behind its record, would leave that file for good."""
+    path = records.write(a_record(), {"z": np.zeros((2, 2))}, tmp_path)
+    path.unlink()
+    named, replace = [], Path.replace
+    monkeypatch.setattr(
+        Path, "replace", lambda self, target: (named.append(Path(target).name), replace(self, target))[1]
+    )
+    records.write(a_record(), {"z": np.ones((2, 2))}, tmp_path)
+    assert named == [path.with_suffix(".npz").name, path.name]
+
+
 def test_a_kill_while_records_are_written_leaves_only_whole_ones(tmp_path):
     code = (
         "import itertools, sys; sys.path.insert(0, 'tests'); from test_records import a_record, records\n"
