@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import errno
+import html
 import io
 import os
 import re
@@ -33,6 +34,7 @@ from hypo.figures.data import captioned, contact_sheet
 from hypo.figures.geometry import heatmaps
 from hypo.figures.problem import problem
 from hypo.figures.results import confusion_matrix, dots
+from hypo.notebook.cells import one_run
 from hypo.notebook.page import ParameterError, begin
 from hypo.report import benchmarks, cost, geometry, sensitivity, text
 from hypo.report.named import named
@@ -390,8 +392,8 @@ def test_marks_in_the_names_of_a_readers_folder_are_text_on_its_pages(tmp_path, 
     folder_of(tmp_path / "**mine**", ("`d2`", "in doors"), MARKED, per_class=2)
     page = begin({"benchmark": str(tmp_path / "**mine**"), "held_out": "`d2`"}, "pacs")
     shown_as = [page._repr_html_(), *(show(f"**bold** `code` of {name}, {name}").text for name in MARKED)]
-    for html in shown_as:
-        assert html.count("<strong>") == 1 and html.count("<code>") == html.count("bold") and "<a" not in html
+    for page in shown_as:
+        assert page.count("<strong>") == 1 and page.count("<code>") == page.count("bold") and "<a" not in page
     assert "`d2` held out" in shown_as[0] and "**mine**" in shown_as[0]
 
 
@@ -429,6 +431,16 @@ def test_a_place_for_checkpoints_that_is_no_folder_is_one_sentence_that_names_th
     monkeypatch.setenv("HYPO_RUNS", os.devnull)
     with pytest.raises(OSError, match=r"no checkpoint can be written to .*: set \$HYPO_RUNS to another folder"):
         hypo.run(folder_of(tmp_path / "mine"), "erm", "street", **QUICK)
+
+
+def test_a_folder_has_its_table_by_path_and_its_page_a_command_that_can_be_typed(tmp_path, capsys, monkeypatch):
+    hypo.run(folder_of(tmp_path / "mine", ("in doors", "street")), "hypo", "in doors", **QUICK)
+    assert cli.main(["table", "mine/"]) == 0 and "in doors" in capsys.readouterr().out
+    shown_as = []
+    monkeypatch.setattr("hypo.notebook.cells.display", shown_as.append)
+    one_run(begin({"benchmark": "mine", "held_out": "in doors", **QUICK}, "pacs"))
+    said = html.unescape(" ".join(part._repr_html_() for part in shown_as[:2]))
+    assert "papermill book/pacs.ipynb -p benchmark path/to/mine -p held_out 'in doors' -p epochs 1" in said
 
 
 def test_the_notes_of_a_run_are_said_again_when_it_was_recorded_before(tmp_path, capsys):
