@@ -11,7 +11,7 @@ from hypo.report import sensitivity, text
 from hypo.report.claims import AHEAD_OF_ERM, measured, ordered
 from hypo.report.released import drift
 from hypo.report.search import RATES, trials
-from hypo.report.studies import STUDIES, at_places
+from hypo.report.studies import STUDIES, at_places, sweep
 from hypo.report.table import Table
 from hypo.runs import Origins, Setting, together
 
@@ -23,8 +23,12 @@ CHANGED = {
     "constant τ: HYPO − ERM": "the start: a constant τ",
     "ResNet-50: HYPO − ERM": "the network: ResNet-50",
     "15 epochs: HYPO − ERM": "the length: 15 epochs",
+    "λ = 2: HYPO − ERM": "the weight: λ = 2",
+    "λ = 4: HYPO − ERM": "the weight: λ = 4",
 }
 """Contrast of the controls -> the reason that it tries."""
+SWEPT = {"temperature": "τ", "momentum": "α", "weight": "λ"}
+"""Field of HYPO's that was run with several values, and was not searched -> its symbol."""
 Reason = tuple[str, str, int, Origins]
 """The reason, what was seen, in how many runs, and their records."""
 
@@ -33,7 +37,7 @@ def table(frame: pd.DataFrame | None = None) -> Table:
     """What the runs on PACS at cpu scale say of each suspected reason; what has no run has no row."""
     frame = runs.load() if frame is None else frame
     here = frame[(frame["benchmark"] == BENCHMARK) & (frame["scale"] == SCALE)]
-    found = [*_training(here), *_rates(frame), *_prototypes(here), *_rules(here), *_controls(here)]
+    found = [*_training(here), *_rates(frame), *_values(here), *_prototypes(here), *_rules(here), *_controls(here)]
     shown = pd.DataFrame(found, columns=["suspected", "what was seen", "runs", "origins"])
     caption = (
         f"Suspected reasons for the place of HYPO against ERM on {text.data(BENCHMARK)} at {SCALE} scale, and what the "
@@ -65,6 +69,23 @@ def _rates(frame: pd.DataFrame) -> Iterator[Reason]:
 def _inside(value: float, tried: pd.Series) -> str:
     place = "lies inside" if tried.min() < value < tried.max() else "is at the edge of"
     return f"{value:g}, {place} what was tried ({text.listed([f'{each:g}' for each in sorted({*tried})])})"
+
+
+def _values(here: pd.DataFrame) -> Iterator[Reason]:
+    """Which value the rule of the search would choose of each of HYPO's hyperparameters that the search left alone."""
+    for field, symbol in SWEPT.items():
+        tried = sweep(here[here["algorithm"] == "hypo"], field, "validation_accuracy")
+        means = tried.groupby(field)["value"].mean().sort_values(ascending=False)
+        if len(means) < 2:
+            continue
+        (best, first), (next_best, second) = means.iloc[:2].items()
+        domains = text.listed([text.words(domain) for domain in dict.fromkeys(tried["held_out"])])
+        rest = text.listed([f"{value:g}" for value in sorted(means.index.drop(best))])
+        seen = (
+            f"By validation accuracy {best:g} is ahead of {rest}: {text.number(first)}%, and {text.number(second)}% with "
+            f"the next best, {next_best:g} ({domains} held out, {len(tried) // len(means)} runs of each value)."
+        )
+        yield f"the value of {symbol}", seen, len(tried), together(tried["origins"])
 
 
 def _prototypes(here: pd.DataFrame) -> Iterator[Reason]:

@@ -128,17 +128,17 @@ def contrasts(labels: Sequence[str], frame: pd.DataFrame, benchmark: str | None 
     return chosen.sort_index(kind="stable").reset_index(drop=True)
 
 
-def sweep(frame: pd.DataFrame, field: str) -> pd.DataFrame:
-    """OOD accuracy of runs that change nothing but `field`, at the places that every value of it has in common.
+def sweep(frame: pd.DataFrame, field: str, measure: str = "ood_accuracy") -> pd.DataFrame:
+    """A measure of runs that change nothing but `field`, at the places that every value of it has in common.
 
     Returns  one row per run: KEYS, value, failed, origins, the field's value; left_out: how many runs with this value
              stand at a place (KEYS) that another value lacks, and are not among them
     """
     grid = sorted({*frame.get(field, pd.Series(dtype=float)).dropna()})
-    parts = [runs.values(frame, {field: value}, "ood_accuracy").assign(**{field: value}) for value in grid]
+    parts = [runs.values(frame, {field: value}, measure).assign(**{field: value}) for value in grid]
     parts = [part for part in parts if len(part)]
     if not parts:
-        return runs.values(frame[:0], {}, "ood_accuracy").assign(**{field: 0.0, "left_out": 0})
+        return runs.values(frame[:0], {}, measure).assign(**{field: 0.0, "left_out": 0})
     shared = functools.reduce(lambda one, other: one.merge(other[KEYS]), parts)
     kept = [at_places(part, shared) for part in parts]
     gone = [len(part) - len(own) for part, own in zip(parts, kept, strict=True)]

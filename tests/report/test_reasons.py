@@ -68,3 +68,14 @@ def test_a_control_is_shown_beside_the_unchanged_lead_in_the_same_places(tmp_pat
     assert seen.startswith("HYPO is ahead of ERM: +5.0") and "(2 pairs: cartoon; 2 seeds)" in seen
     assert seen.endswith("with the same domains and seeds, −10.0 [−10.0, −10.0].") and n == 6
     assert not any(name.startswith(("the head", "the network", "the length")) for name in found), "not run"
+
+
+def test_the_value_that_validation_prefers_is_told_of_runs_in_the_same_places(tmp_path):
+    for seed in range(2):
+        run(tmp_path, seed=seed, validation_accuracy=0.80, ood=0.9)
+        run(tmp_path, seed=seed, validation_accuracy=0.85, ood=0.1, settings={"temperature": 0.3})
+    run(tmp_path, seed=2, validation_accuracy=0.99)  # 0.3 has no such seed
+    seen, n = told(tmp_path)["the value of τ"]
+    assert seen.startswith("By validation accuracy 0.3 is ahead of 0.1: 85.0%, and 80.0% with the next best, 0.1")
+    assert "(cartoon held out, 2 runs of each value)" in seen and n == 4
+    assert "the value of α" not in told(tmp_path), "one value only"
