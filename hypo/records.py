@@ -113,7 +113,8 @@ def prepared(
     record = {"schema": VERSION} | record | added | {"digest": ""}
     record["digest"] = _digest(record)
     _refuse(record)
-    content = json.dumps(record, indent=1, ensure_ascii=False).encode() + b"\n"
+    fields = ",\n".join(f"{json.dumps(name)}:{_compact(value)}" for name, value in record.items())  # one to a line
+    content = f"{{\n{fields}\n}}\n".encode()
     return _folder(folder) / f"{name_of(record['identity'])}.json", content, arrays
 
 
@@ -196,7 +197,11 @@ def _folder(given: str | os.PathLike[str] | None) -> Path:
 
 
 def _sha256(value: Any) -> str:
-    return _hex(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
+    return _hex(_compact(value, sort_keys=True).encode())
+
+
+def _compact(value: Any, sort_keys: bool = False) -> str:
+    return json.dumps(value, sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=False)
 
 
 def _hex(content: bytes) -> str:
