@@ -82,8 +82,8 @@ def _values(here: pd.DataFrame) -> Iterator[Reason]:
         domains = text.listed([text.words(domain) for domain in dict.fromkeys(tried["held_out"])])
         rest = text.listed([f"{value:g}" for value in sorted(means.index.drop(best))])
         seen = (
-            f"By validation accuracy {best:g} is ahead of {rest}: {text.number(first)}%, and {text.number(second)}% with "
-            f"the next best, {next_best:g} ({domains} held out, {len(tried) // len(means)} runs of each value)."
+            f"By validation accuracy {best:g} is ahead of {rest}: {text.number(first)}%, and {text.number(second)}% "
+            f"with the next best, {next_best:g} ({domains} held out, {len(tried) // len(means)} runs of each value)."
         )
         yield f"the value of {symbol}", seen, len(tried), together(tried["origins"])
 
