@@ -79,7 +79,8 @@ def lines(
             counts = line["n"].dropna().unique()
             n = f"n={counts[0]:.0f}" if len(counts) == 1 else ""
             version = f"data {data[:8]}" if versions > 1 else ""
-            source = ["ours" if printed else name, f"{scale} scale", text.settings(dict(settings)), version, n]
+            changed = "constant τ" if dict(settings) == CONSTANT else text.settings(dict(settings))
+            source = ["ours" if printed else name, f"{scale} scale", changed, version, n]
             label = name if who == "paper" else ", ".join(filter(None, source))
             missing = "" if who == "paper" else text.NOT_RUN
             cells = [

@@ -167,7 +167,7 @@ def test_by_its_name_a_table_has_the_usual_settings_and_counts_the_others(tmp_pa
     for name in ("pacs", "table 4"):
         short, long = (named(name, runs.load(tmp_path), every=every) for every in (False, True))
         ours = [line for line in short.frame["method"] if line.startswith("ours")]
-        assert ours == ["ours, cpu scale, n=1", "ours, cpu scale, start_temperature=none, n=1"]
+        assert ours == ["ours, cpu scale, n=1", "ours, cpu scale, constant τ, n=1"]
         assert len(long.frame) - len(short.frame) == 2
         assert "adds 2 runs" in short.caption and "--all" not in long.caption
     run(tmp_path, "birds", held_out="ink", domains=("ink", "oil"), settings={"lr": 0.01})
