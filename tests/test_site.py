@@ -7,6 +7,7 @@ import base64
 import functools
 import http.server
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -94,6 +95,12 @@ def test_every_image_has_alternative_text_and_every_figure_its_numbers(page):
         assert "alt" in image and (image["alt"] or "logo" in image.get("class", "")), f"{page.name}: {image}"
     pictures = html.count('<img class="hypo-figure only-dark" data-picture')
     assert pictures <= PICTURES.get(page.stem, 0), f"{page.name} has a figure without its numbers"
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_no_table_is_empty(page):
+    for body in re.findall(r"<tbody.*?</tbody>", page.read_text(), re.DOTALL):
+        assert "<td" in body, f"{page.name} has a table without a row"
 
 
 @pytest.mark.parametrize("page", BY_DOMAIN)

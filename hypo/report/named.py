@@ -18,7 +18,8 @@ from hypo.suggest import one_of
 def named(name: str, frame: pd.DataFrame | None = None, every: bool = False) -> Table:
     """The table of a benchmark (a folder: by its path), or the paper's table of this number ("4", "Table 4"), and ours.
 
-    every  whether the table of a benchmark has every setting that was run, and not the `usual` ones alone
+    every  whether the table of a benchmark has every setting that was run, and not the `usual` ones alone; it has where
+           none of these was run
     """
     frame = runs.load() if frame is None else frame
     labels = {number: label for label, number in paper.NUMBERS.items() if number.startswith("Table")}
@@ -29,7 +30,8 @@ def named(name: str, frame: pd.DataFrame | None = None, every: bool = False) -> 
     by_label = {label: benchmark for benchmark, label in paper.TABLES.items()}
     if label is None or label in by_label:
         benchmark = by_label[label] if label else one_of("table", name, [*known, *labels])
-        shown = frame if every else benchmarks.usual(benchmark, frame)
+        usual = benchmarks.usual(benchmark, frame)
+        shown = frame if every or benchmark not in {*usual["benchmark"]} else usual
         made = benchmarks.table(benchmark, shown)
         if left := (frame["benchmark"] == benchmark).sum() - (shown["benchmark"] == benchmark).sum():
             more = f"`--all` adds {left} run{'s' if left > 1 else ''} with other settings."

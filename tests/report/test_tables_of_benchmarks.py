@@ -174,6 +174,13 @@ def test_by_its_name_a_table_has_the_usual_settings_and_counts_the_others(tmp_pa
     assert "lr=0.01" in named("birds", runs.load(tmp_path)).frame["method"].iloc[0]
 
 
+def test_a_table_has_other_settings_where_none_of_the_usual_ones_was_run(tmp_path):
+    run(tmp_path, "digits", scale="demo", settings={"epochs": 2})
+    run(tmp_path, ood=0.8)
+    shown = named("digits", runs.load(tmp_path))
+    assert "epochs=2" in shown.frame["method"].iloc[0] and "--all" not in shown.caption
+
+
 def test_a_folder_of_ones_own_has_a_table_too(tmp_path):
     run(tmp_path, "birds", held_out="ink", domains=("ink", "oil"), ood=0.8)
     shown = named("birds", runs.load(tmp_path)).frame
