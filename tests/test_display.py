@@ -94,3 +94,11 @@ def test_no_other_link_is_made(to):
 def test_a_count_alone_in_its_cell_is_not_broken():
     html = show(pd.DataFrame({"failed": ["3 of 5"], "runs": ["in 3 of 5 runs"]}), "counts")._repr_html_()
     assert '<td class="text">3\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}5</td>' in html and "in 3 of 5 runs" in html
+
+
+def test_a_setting_is_broken_after_its_sign_and_a_link_is_left_alone():
+    shown = show(
+        Table(pd.DataFrame({"a": ["momentum=0.5, [all](claims.html)", "0.3 ± 0.1 [−1.0, +2.0]"]}), "t")
+    )._repr_html_()
+    assert "momentum=<wbr>0.5" in shown and 'href="claims.html"' in shown
+    assert "0.3\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}0.1 [−1.0,\N{NO-BREAK SPACE}+2.0]" in shown

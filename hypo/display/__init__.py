@@ -150,10 +150,11 @@ def _cell(column: object, value: object, decimals: int) -> str:
 
 
 def _kept_together(text: str) -> str:
-    """A mean with its deviation, an interval, and a count alone in its cell (3 of 5), each on one line."""
+    """A mean with its deviation, an interval, and a count alone in its cell (3 of 5), each on one line if it fits."""
     if re.fullmatch(r"\d+ of \d+", text):
         return text.replace(" ", "\N{NO-BREAK SPACE}")
     text = text.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
+    text = re.sub(r"(?<=\w)=(?=\w)", "=<wbr>", text)  # a setting, momentum=0.5, is broken there and not in a word
     return re.sub(r"\[[−+\d., ]+\]", lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
 
 
