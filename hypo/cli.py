@@ -288,7 +288,7 @@ def _evidence(args: argparse.Namespace) -> int:
     path = evidence.paper_plan() if args.name else records.home() / "evidence.yml"
     every = evidence.plan(path, args.root, args.name, args.scale)
     if args.list:
-        print(evidence.listing(every))
+        print(evidence.listing(evidence.by_heading(every, path, args.name, args.scale)))
         return 0
     jobs = _at_least_one(args.jobs)
     if every and evidence.snakefile():  # without a target Snakemake would make all of the plan

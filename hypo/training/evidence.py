@@ -278,16 +278,19 @@ def _run(planned: Planned, root: Any, children: set[subprocess.Popen]) -> tuple[
     return process.returncode, time.monotonic() - started, said
 
 
-def listing(every: Sequence[Planned]) -> str:
-    """A plan as text: for each heading how many runs are recorded, then the commands of those that are not."""
+def listing(headings: dict[str, list[Planned]]) -> str:
+    """A plan by its headings as text: for each how many runs are recorded, then the commands of those that are not; a
+    run under several headings has its command at the first."""
+    every = [planned for what, group in headings.items() for planned in group if planned.what == what]
     lines, total = [], 0.0
-    for what, group in itertools.groupby(every, key=lambda planned: planned.what):
-        runs = [*group]
-        left = [planned for planned in runs if planned.record is None]
+    for what, group in headings.items():
+        missing = [planned for planned in group if planned.record is None]
+        left = [planned for planned in missing if planned.what == what]
+        above = f", {len(missing) - len(left)} to make listed above" if len(missing) > len(left) else ""
         known = [took for planned in left if (took := seconds(planned, every)) is not None]
         total += sum(known)
         guess = f", about {sum(known) / 3600:.1f} h of one thread" if known else ", time not known" if left else ""
-        lines.append(f"{what}: {len(runs) - len(left)} of {len(runs)} recorded{guess}")
+        lines.append(f"{what}: {len(group) - len(missing)} of {len(group)} recorded{above}{guess}")
         lines += [f"  hypo {' '.join(command(planned.settings))}" for planned in left]
     left = sum(planned.record is None for planned in every)
     return "\n".join([*lines, f"{left} of {len(every)} left, about {total / 3600:.1f} h of one thread where known"])

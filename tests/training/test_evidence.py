@@ -101,14 +101,28 @@ def test_what_is_missing_is_made_and_what_is_there_is_not(tmp_path, capsys):
     runs |= QUICK | {"scale": "cpu", "backbone": "resnet18", "weights": "none"}
     plan = tmp_path / "plan.yml"
     plan.write_text(yaml.safe_dump([{"what": "first", "why": "a test", "runs": runs}]))
-    assert "first: 0 of 1 recorded" in evidence.listing(evidence.plan(plan))
+    assert "first: 0 of 1 recorded" in evidence.listing(evidence.by_heading(evidence.plan(plan), plan))
     assert evidence.make(2, evidence.plan(plan)) == 0
     (path,) = records.folder().glob("*.json")
     made = path.stat().st_mtime_ns
     assert evidence.make(2, evidence.plan(plan)) == 0
     assert path.stat().st_mtime_ns == made
     assert "1 of 1 runs are recorded, 0 to make" in capsys.readouterr().out
-    assert evidence.listing(evidence.plan(plan)).startswith("first: 1 of 1 recorded")
+    assert evidence.listing(evidence.by_heading(evidence.plan(plan), plan)).startswith("first: 1 of 1 recorded")
+
+
+def test_a_run_under_two_headings_counts_under_both_and_is_listed_once(tmp_path):
+    runs = {"benchmark": "digits", "held_out": "photo", "algorithm": "erm", "scale": "demo", "seed": 7}
+    plan = tmp_path / "plan.yml"
+    groups = [{"what": "one", "why": "", "runs": runs}, {"what": "more", "why": "", "runs": runs | {"seed": [7, 8]}}]
+    plan.write_text(yaml.safe_dump(groups))
+    lines = evidence.listing(evidence.by_heading(evidence.plan(plan), plan)).splitlines()
+    assert [line.partition(",")[0] for line in lines if " of " in line] == [
+        "one: 0 of 1 recorded",
+        "more: 0 of 2 recorded",
+        "2 of 2 left",
+    ]
+    assert "1 to make listed above" in lines[2] and sum("--seed 7" in line for line in lines) == 1
 
 
 def test_the_time_of_a_run_is_guessed_from_others_by_the_cost_of_their_methods(plan, monkeypatch):
