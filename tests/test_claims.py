@@ -218,6 +218,18 @@ def test_without_intervals_the_lead_furthest_to_the_other_side_is_the_weakest(ab
     assert weakest((*found.values(), known), above) is known
 
 
+def test_the_comparison_that_is_shown_is_one_that_decides(tmp_path):
+    pairs(tmp_path, (-2.0, -2.1), HYPO, {"temperature": 0.2})
+    for seed, ood in enumerate((0.99, 0.01)):  # far below or far above
+        run(tmp_path, ood, {"temperature": 0.5}, seed=seed)
+    row = at_cpu(tmp_path, compare(HYPO, {"temperature": [0.2, 0.5]}))
+    assert row["outcome"] == "contradicted"
+    assert (
+        "1 contradicted, 1 inconclusive; weakest: OOD accuracy of HYPO minus HYPO with temperature 0.2"
+        in row["evidence"]
+    )
+
+
 def test_a_setting_means_every_other_field_at_its_default(tmp_path):
     pairs(tmp_path, (2.0, 2.1, 2.2))
     pairs(tmp_path, (-9.0, -9.0), {"separation": False, "lr": 0.2}, {"algorithm": "erm", "lr": 0.2})

@@ -276,7 +276,8 @@ def evidence(line: Any) -> str:
         return missing(found, line)
     if found.asked == 1:
         return measured(found.findings[0])
-    weakest = claims.weakest(found.findings, above="above" in line.rule)
+    deciding = tuple(finding for finding in found.findings if finding.outcome == found.outcome) or found.findings
+    weakest = claims.weakest(deciding, above="above" in line.rule)
     outcomes = [finding.outcome for finding in found.findings] + ["not run"] * (found.asked - len(found.findings))
     counts = [f"{outcomes.count(each)} {each}" for each in OUTCOMES if each in outcomes]
     left_out = f"; left out, since it cannot be run: {', '.join(names)}" if (names := _unknown(found)) else ""
