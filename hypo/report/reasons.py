@@ -27,8 +27,12 @@ CHANGED = {
     "λ = 4: HYPO − ERM": "the weight: λ = 4",
 }
 """Contrast of the controls -> the reason that it tries."""
-SWEPT = {"temperature": "τ", "momentum": "α", "weight": "λ"}
-"""Field of HYPO's that was run with several values, and was not searched -> its symbol."""
+SWEPT = {
+    "temperature": "[the value of τ](tau_alpha.html)",
+    "momentum": "[the value of α](tau_alpha.html)",
+    "weight": "the value of λ",
+}
+"""Field of HYPO's that was run with several values, and was not searched -> the reason that it may be."""
 Reason = tuple[str, str, int, Origins]
 """The reason, what was seen, in how many runs, and their records."""
 
@@ -73,7 +77,7 @@ def _inside(value: float, tried: pd.Series) -> str:
 
 def _values(here: pd.DataFrame) -> Iterator[Reason]:
     """Which value the rule of the search would choose of each of HYPO's hyperparameters that the search left alone."""
-    for field, symbol in SWEPT.items():
+    for field, reason in SWEPT.items():
         tried = sweep(here[here["algorithm"] == "hypo"], field, "validation_accuracy")
         means = tried.groupby(field)["value"].mean().sort_values(ascending=False)
         if len(means) < 2:
@@ -85,7 +89,7 @@ def _values(here: pd.DataFrame) -> Iterator[Reason]:
             f"By validation accuracy {best:g} is ahead of {rest}: {text.number(first)}%, and {text.number(second)}% "
             f"with the next best, {next_best:g} ({domains} held out, {len(tried) // len(means)} runs of each value)."
         )
-        yield f"the value of {symbol}", seen, len(tried), together(tried["origins"])
+        yield reason, seen, len(tried), together(tried["origins"])
 
 
 def _prototypes(here: pd.DataFrame) -> Iterator[Reason]:
