@@ -63,7 +63,7 @@ def share_of_a_step(rounds: int) -> dict:
         optimiser.step()
 
     loss, whole = side_by_side(ours(*batch(64, 10, 128)), train, rounds=rounds)
-    share = f"HypoLoss in a ResNet-18 step (64 images, 32 px): {100 * loss / whole:.2f}%"
+    share = f"HypoLoss in a step of CIFAR's ResNet-18 (64 images, 32 px): {100 * loss / whole:.2f}%"
     return row(share, loss * 1e3, whole * 1e3, "ms", "< 2%", loss / whole < 0.02)
 
 

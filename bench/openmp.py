@@ -29,7 +29,9 @@ def run(quick: bool = False) -> list[dict]:
     for name, busy in (("quiet", 0), (f"{cores} busy processes", cores)):
         with spinning(busy):
             asleep, awake = (milliseconds(policy, cores, steps) for policy in ("PASSIVE", None))
-        rows.append(row(f"a ResNet-18 step (64 images, 32 px) on {cores} threads, {name}", asleep, awake, "ms"))
+        rows.append(
+            row(f"a step of ImageNet's ResNet-18 (64 images, 32 px) on {cores} threads, {name}", asleep, awake, "ms")
+        )
     return rows
 
 

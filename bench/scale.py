@@ -188,11 +188,14 @@ def reading_row(images: int, size: int = 224) -> dict:
         before = resident("RssAnon")
         mapped = np.load(path, mmap_mode="r")
         chosen = random.permutation(images)[: 64 * min(200, math.ceil(images / 64))]
-        start = time.perf_counter()
+        start, most = time.perf_counter(), 0
         for at in range(0, len(chosen), 64):
-            mapped[np.sort(chosen[at : at + 64])].sum(dtype=np.int64)
+            batch = mapped[np.sort(chosen[at : at + 64])]
+            batch.sum(dtype=np.int64)
+            most = max(most, resident("RssAnon"))
+            del batch
         speed = len(chosen) / (time.perf_counter() - start)
-        added = max(resident("RssAnon") - before, 2**20)
+        added = max(most - before, 2**20)
     case = f"memory of this process to read {len(chosen):,} of {images:,} images of {size} px (obvious: load them)"
     whole = math.prod(shape)
     return row(case, added / 1e6, whole / 1e6, "MB") | {"images": images, "bytes": whole, "images_per_second": speed}

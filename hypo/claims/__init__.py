@@ -74,7 +74,8 @@ def _by_scale(claim: dict[str, Any], frame: pd.DataFrame, scales: list[str], dig
     data = "digits" if digits else benchmark
     corrupted = benchmark in CORRUPTED.values()
     here = frame[(frame["benchmark"] == data) & ((frame["held_out"] == "") == corrupted)]
-    wanted = ["paper"] if kind == "near" else scales
+    absolute = kind == "near" or (kind == "limit" and "paper" in claim)
+    wanted = ["paper"] if absolute and not digits else scales
     return {scale: judge(claim, here[here["scale"] == scale]) for scale in wanted}
 
 

@@ -79,7 +79,7 @@ def sweep(
         sns.pointplot(drawn.groupby(field, as_index=False)["value"].mean(), **place, **means)
         if default in grid:
             at = grid.index(default)
-            axes.axvspan(at - 0.3, at + 0.3, color=ink, alpha=0.1, lw=0, label="the paper's setting")
+            axes.axvspan(at - 0.3, at + 0.3, color=ink, alpha=0.1, lw=0, label="the default, the paper's value")
             if paper is not None:
                 axes.plot(at, paper, color=ink, ms=9, label="the paper's number", **OPEN)
         if erm is not None:

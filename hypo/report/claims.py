@@ -75,7 +75,10 @@ def on_digits(frame: pd.DataFrame | None = None) -> Table:
         "The rules of the claims applied to the embedded digits. These are statements about digits and decide nothing "
         "about the paper's benchmarks."
     )
-    return Table(found[["claim", "outcome", "evidence"]], "claims-digits", caption, found["origins"], found)
+    shown = found[["claim", "outcome", "evidence"]].rename(
+        columns={"claim": "rule of the claim, applied to the digits"}
+    )
+    return Table(shown, "claims-digits", caption, found["origins"], found)
 
 
 def headlines(frame: pd.DataFrame | None = None) -> pd.DataFrame:

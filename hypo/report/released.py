@@ -67,7 +67,7 @@ def _severity(severity: str) -> Effect:
         values = [100 * (table.loc[severity].mean() - table.to_numpy().mean()) for table in tables]
         return runs.values(made, {}, "ood_accuracy").assign(value=values)
 
-    return Effect(f"severity {severity} only", gaps)
+    return Effect(f"severity {severity} alone minus all five", gaps)
 
 
 DIFFERENCES = (
@@ -168,3 +168,16 @@ def drift(frame: pd.DataFrame) -> pd.DataFrame:
         rows.append((*place, cosine.min(), cosine.mean(), *rates, run["origins"]))
     columns = ["data", "scale", "held out", "seed", "smallest cosine", "mean cosine", "by prototypes", "by class means"]
     return pd.DataFrame(rows, columns=[*columns, "origins"])
+
+
+def drift_in_words(found: pd.DataFrame) -> str:
+    """A sentence for each data set: what class means in place of prototypes would change, from the rows of `drift`."""
+    said = []
+    for data, own in found.groupby("data", sort=False):
+        gain = own["by class means"] - own["by prototypes"]
+        count = f"{len(own)} run{'s' if len(own) > 1 else ''}"
+        said.append(
+            f"On {data}, class means in place of prototypes change the accuracy by {text.number(gain.abs().max())} "
+            f"points at most, and by {text.number(gain.mean(), sign=True)} on average over {count}."
+        )
+    return " ".join(said)

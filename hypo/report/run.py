@@ -28,6 +28,7 @@ def facts(run: Any) -> dict[str, str]:
     others = [f"{names[rule]} {_percent(run[f'{rule}.ood_accuracy'])}" for rule in RULES if rule != "validation"]
     evaluated = run["evaluation_seconds"] / (run["seconds"] + run["evaluation_seconds"])
     span = run["swad.interval"]
+    no_test = all(run[f"{rule}.id_accuracy"] == run[f"{rule}.validation_accuracy"] for rule in RULES)
     averaged = f"{text.epochs(span)}, {span['evaluations']} evaluation{'s' if span['evaluations'] != 1 else ''}"
     return {
         "run": f"{text.method_name(run['algorithm'])} on {text.data(run['benchmark'])}, {run['scale']} scale, "
@@ -36,7 +37,8 @@ def facts(run: Any) -> dict[str, str]:
         f"{sizes['train']:,} images",
         "selected": f"on training-domain validation ({sizes['validation']:,} images), epoch {chosen['epoch']:g}",
         "validation": _percent(run["validation.validation_accuracy"]),
-        "in-distribution": f"{_percent(run['validation.id_accuracy'])} of {sizes['id_test']:,}",
+        "in-distribution": _percent(run["validation.id_accuracy"])
+        + (", the validation images" if no_test else f" of {sizes['id_test']:,}"),
         "OOD": f"{_percent(run['validation.ood_accuracy'])} on {tested}",
         "other rules": f"{', '.join(others)} (OOD; the oracle looks at the test images)",
         "SWAD averages": averaged + (", from the first one on" if span["starts_at_first"] else ""),

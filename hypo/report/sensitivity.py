@@ -117,11 +117,14 @@ def valleys(frame: pd.DataFrame, example: pd.Series, run: pd.Series) -> str:
     if example["config_hash"] != run["config_hash"]:
         said.append(f"The run of this page is another one. {_averaged(run, 'It')}")
     here = alike(frame, run)
-    none = sum(not each["valley"] for each in here["swad.interval"])
-    where = (
-        f"Of the {len(here)} recorded runs on {text.data(run['benchmark'])} at {run['scale']} scale and its defaults"
-    )
-    return " ".join([*said, f"{where}, {none} {'has' if none == 1 else 'have'} no valley."])
+    flat = here[[not each["valley"] for each in here["swad.interval"]]]
+    each = [
+        f"{paper.method_name(name)} {(flat['algorithm'] == name).sum()} of {len(own)}"
+        for name, own in here.groupby("algorithm", sort=False)
+    ]
+    where = f"the {len(here)} recorded runs on {text.data(run['benchmark'])} at {run['scale']} scale and its defaults"
+    said.append(f"Of {where}, {len(flat)} {'has' if len(flat) == 1 else 'have'} no valley ({', '.join(each)})")
+    return " ".join(said) + "; what SWAD stands for in these is the last evaluation, not an average."
 
 
 def _averaged(run: pd.Series, subject: str) -> str:

@@ -113,7 +113,7 @@ def _paired(found: pd.DataFrame) -> str:
     n = " to ".join(dict.fromkeys(f"{count:.0f}" for count in (counts.min(), counts.max())))
     return (
         f" Differences are in points, over n = {n} pair{'' if n == '1' else 's'} of runs that share seed and split "
-        "for each held-out domain, with 95% intervals."
+        f"for each held-out domain{'' if counts.max() == 1 else ', with 95% intervals'}."
     )
 
 
