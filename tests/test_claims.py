@@ -655,13 +655,24 @@ def test_where_names_tables_and_figures_by_their_numbers():
         assert section(given["where"]) in SECTIONS, given["id"]
 
 
+def test_a_limit_that_the_paper_prints_is_judged_at_paper_scale_only(tmp_path):
+    for seed in range(3):
+        run(tmp_path, 0.5, seed=seed, epsilon_hat=0.25)
+    rule = {"kind": "limit", "measure": "epsilon_hat", "of": HYPO, "below": 0.1}
+    ours, printed = claim(rule), claim(rule) | {"paper": {"table": "quan", "column": "pacs", "algorithm": "HYPO"}}
+    frame = runs.load(tmp_path)
+    assert "contradicted" in [*verdicts(frame, claims=[ours])["outcome"]]
+    found = verdicts(frame, claims=[printed])
+    assert found[["scale", "outcome"]].to_numpy().tolist() == [["paper", "not run"]]
+
+
 def test_a_page_has_its_own_claims_and_the_digits_apart(tmp_path):
     pairs(tmp_path, (2.0, 2.1))
     pairs(tmp_path, (-2.0, -2.1), benchmark="digits", scale="demo")
     frame = runs.load(tmp_path)
     own, aside = of_page("pacs", frame), report.on_digits(frame)
     assert own.frame["outcome"].tolist() == ["supported", "not run"] and own.about == ("real data",)
-    decided = aside.frame.set_index("claim")["outcome"]
+    decided = aside.frame.set_index("rule of the claim, applied to the digits")["outcome"]
     assert decided["On PACS HYPO generalises to a held-out domain better than ERM."] == "contradicted"
     assert aside.about == ("digits",)
     assert "decide nothing about the paper's benchmarks" in aside.caption

@@ -38,7 +38,7 @@ def test_the_leak_is_in_the_validation_accuracy_and_splits_may_differ(tmp_path):
 def test_severities_are_those_of_cifar10_beside_pacs(tmp_path):
     run(tmp_path, "cifar10", held_out=None, ood={"fog": {"1": 0.9, "3": 0.5, "5": 0.1}})
     shown = released.table(runs.load(tmp_path), "pacs", "cpu").frame.set_index("measured by")
-    line = shown.loc["severity 1 only"]
+    line = shown.loc["severity 1 alone minus all five"]
     assert line["effect (points)"].startswith("+40.0") and line["held out"] == "none: corruptions of CIFAR-10"
 
 
@@ -111,3 +111,11 @@ def test_drift_is_none_where_prototypes_are_the_class_means(tmp_path):
     assert found.loc[0, "smallest cosine"] == pytest.approx(1) and found.loc[1, "mean cosine"] == pytest.approx(0)
     assert found.loc[0, ["by prototypes", "by class means"]].tolist() == [75, 75]
     assert found.loc[1, ["by prototypes", "by class means"]].tolist() == [25, 75]
+
+
+def test_drift_in_words_has_the_largest_change_and_the_mean_with_its_sign(tmp_path):
+    z, y, ood_y = np.eye(2)[[0, 0, 1, 1]], np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0])
+    digits(tmp_path, 0.5, embeddings=stored(z, y, ood_y, ood_y, np.eye(2)))
+    digits(tmp_path, 0.5, seed=1, embeddings=stored(z, y, ood_y, ood_y, np.eye(2)[::-1]))  # 25% and 75%
+    said = released.drift_in_words(released.drift(runs.load(tmp_path)))
+    assert said.startswith("On the digits,") and "by 50.0 points at most, and by +25.0 on average over 2 runs" in said

@@ -81,3 +81,12 @@ def test_curves_are_of_runs_that_differ_in_length_alone(tmp_path):
     assert found.groupby(["method", "epochs"]).size().to_dict() == {("ERM", 5): 5, ("HYPO", 5): 5, ("HYPO", 7): 7}
     assert usual == 5 and (found["value"] == 25).all() and found["origins"].nunique() == 3
     assert "HYPO after 7 epochs, 25" in learning_curves(found, "cartoon of PACS", "curves").alt
+
+
+def test_runs_without_a_valley_are_counted_by_method(tmp_path):
+    for algorithm, valleys in (("hypo", (True, True)), ("pcl", (True, False))):
+        for seed, valley in enumerate(valleys):
+            run(tmp_path, algorithm=algorithm, seed=seed, interval={"valley": valley})
+    frame = runs.load(tmp_path)
+    said = sensitivity.valleys(frame, frame.iloc[0], frame.iloc[0])
+    assert "1 has no valley (" in said and "HYPO 0 of 2" in said and "PCL 1 of 2" in said
