@@ -196,6 +196,7 @@ def test_sweep_says_which_runs_failed_and_goes_on(tmp_path, monkeypatch, capsys)
 
 def test_table_shows_every_setting_when_asked_to(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("HYPO_RECORDS", str(tmp_path))
+    run(tmp_path)
     run(tmp_path, settings={"temperature": 0.5})
     for options, shown in (([], False), (["--all"], True)):
         assert cli.main(["table", "pacs", *options]) == 0
