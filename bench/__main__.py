@@ -41,7 +41,8 @@ def main() -> None:
     for suite in options.suite or SUITES:
         rows = import_module(f"bench.{suite}").run(quick=options.quick)
         show(suite, rows)
-        kept[suite] = {"machine": machine, "rows": rows}
+        if rows:  # none where its data is not here: what was measured before is kept
+            kept[suite] = {"machine": machine, "rows": rows}
     if not options.quick:
         partial = path.with_suffix(".part")
         partial.write_text(json.dumps(kept, indent=1) + "\n")

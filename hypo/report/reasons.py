@@ -23,6 +23,7 @@ CHANGED = {
     "constant τ: HYPO − ERM": "the start: a constant τ",
     "ResNet-50: HYPO − ERM": "the network: ResNet-50",
     "15 epochs: HYPO − ERM": "the length: 15 epochs",
+    "two views: HYPO − ERM": "the views: two of each image",
     "λ = 2: HYPO − ERM": "the weight: λ = 2",
     "λ = 4: HYPO − ERM": "the weight: λ = 4",
 }
