@@ -148,6 +148,13 @@ def recorded(config: Config, root: str | os.PathLike[str] | None = None) -> dict
 def settled(settings: dict[str, Any], root: str | os.PathLike[str] | None = None) -> dict[str, Any]:
     """The settings of a run with what this machine decides: benchmark and scale, and no held-out domain of one."""
     benchmark, scale = _resolve(settings["benchmark"], settings.get("scale"), root)
+    asked, held_out = REGISTRY.get(settings["benchmark"]), settings.get("held_out")
+    if asked and benchmark != settings["benchmark"] and held_out in {*asked.domains} - {*REGISTRY[benchmark].domains}:
+        raise ValueError(
+            f"{benchmark}, which stand in for {settings['benchmark']} at demo scale or where it is not here, "
+            f"have no domain {held_out!r}: fetch it by `hypo data {settings['benchmark']}`, or hold out one of "
+            f"{', '.join(REGISTRY[benchmark].domains)}"
+        )
     single = benchmark in REGISTRY and len(REGISTRY[benchmark].domains) < 2
     return settings | {"benchmark": benchmark, "scale": scale} | ({"held_out": None} if single else {})
 

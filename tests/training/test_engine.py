@@ -81,6 +81,11 @@ def test_a_mistake_is_answered_by_a_sentence(small, arguments, sentence):
     assert not [*small.glob("records/*")]
 
 
+def test_a_domain_that_the_stand_in_lacks_is_answered_by_a_sentence():
+    with pytest.raises(ValueError, match=r"digits, which stand in for vlcs .* have no domain 'SUN09': fetch it"):
+        hypo.run("vlcs", held_out="SUN09", scale="demo")
+
+
 def test_the_record_tells_nothing_of_the_machine(tmp_path, monkeypatch):
     """Of a benchmark given by its path, beside $HYPO_RECORDS and $HYPO_RUNS and the data root."""
     monkeypatch.setattr(engine, "load", load)
