@@ -269,7 +269,8 @@ def _at_least_one(jobs: int) -> int:
 
 
 def _configure_evidence(parser: argparse.ArgumentParser, _argv: Sequence[str]) -> None:
-    parser.add_argument("name", nargs="*", help="tables and figures of the paper, table4 or figure7a, or paper for all")
+    names = "headings of --list, such as main_table; or tables and figures of the paper, table4, or paper for all"
+    parser.add_argument("name", nargs="*", help=names)
     parser.add_argument("--scale", help="of the paper's tables and figures: demo, cpu or paper (default: paper)")
     parser.add_argument("--list", action="store_true", help="show the plan and what is missing; run nothing")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time, one thread each (default: 2)")
@@ -277,15 +278,14 @@ def _configure_evidence(parser: argparse.ArgumentParser, _argv: Sequence[str]) -
 
 
 def _evidence(args: argparse.Namespace) -> int:
-    from hypo import records
     from hypo.config import SCALES
     from hypo.training import evidence
 
+    path = evidence.plan_of(args.name)
     if args.scale is not None:
         one_of("scale", args.scale, SCALES)
-        if not args.name:
+        if path != evidence.paper_plan():
             raise ValueError("--scale is for tables and figures of the paper: name them, or `paper` for all of them")
-    path = evidence.paper_plan() if args.name else records.home() / "evidence.yml"
     every = evidence.plan(path, args.root, args.name, args.scale)
     if args.list:
         print(evidence.listing(evidence.by_heading(every, path, args.name, args.scale)))

@@ -71,6 +71,12 @@ def test_data_shows_what_is_present_and_fetches_it_no_more(tmp_path, capsys):
         (["data", "--from", "x"], "--from needs a benchmark"),
         (["data", "--rooot"], "unknown argument of `hypo data` '--rooot': did you mean --root?"),
         (["verify", "*"], "unknown record '*'"),
+        (["evidence", "main_tabel"], "unknown table, figure or heading 'main_tabel': did you mean main_table?"),
+        (["evidence", "table44"], "did you mean table4?"),
+        (["evidence", "main_table", "--scale", "demo"], "--scale is for tables and figures of the paper"),
+        (["evidence", "main_table", "table4"], "main_table is a heading of the book's runs and not all other"),
+        (["algorithms", "gvrt"], "gvrt cannot be trained: it needs a text for each image; valid are erm,"),
+        (["algorithms", "swad"], "swad cannot be trained: it is a rule of selection"),
         ([], "command"),
     ],
 )

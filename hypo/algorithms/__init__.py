@@ -37,9 +37,17 @@ ALGORITHMS: dict[str, str | type[Algorithm]] = {
 }
 """Name -> "module:class", or the class itself; a method of your own is one more entry."""
 
+NOT_TRAINABLE = {
+    "gvrt": "needs a text for each image",
+    "swad": "is a rule of selection, whose number every run has beside the others",
+}
+"""What else stands in the paper's tables -> why it is no entry."""
+
 
 def method(name: str) -> type[Algorithm]:
     """The class of the method `name`; a misspelt one is refused with the nearest."""
+    if name in NOT_TRAINABLE and name not in ALGORITHMS:
+        raise ValueError(f"{name} cannot be trained: it {NOT_TRAINABLE[name]}; valid are {', '.join(ALGORITHMS)}")
     entry = ALGORITHMS[one_of("algorithm", name, ALGORITHMS)]
     if not isinstance(entry, str):
         return entry

@@ -7,14 +7,11 @@ from typing import Any
 import pandas as pd
 
 from hypo import paper, runs
-from hypo.algorithms import ALGORITHMS
+from hypo.algorithms import ALGORITHMS, NOT_TRAINABLE
 from hypo.report import text
 from hypo.report.benchmarks import columns_of, numbers
 from hypo.report.table import PAPER, Table
 from hypo.runs.statistics import Correlation, estimate, rank_correlation
-
-UNREGISTERED = {"gvrt": "not run: needs a text for each image"}
-"""Printed methods that cannot be run, and why."""
 
 
 def standings(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -141,5 +138,5 @@ def _spread(both: pd.DataFrame) -> str:
 
 def _missing(line: Any, total: int) -> str:
     if line.algorithm not in ALGORITHMS:
-        return UNREGISTERED[line.algorithm]
+        return f"{text.NOT_RUN}: {NOT_TRAINABLE[line.algorithm]}"
     return f"{line.columns} of {total} domains" if line.columns else text.NOT_RUN

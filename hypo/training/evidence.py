@@ -84,6 +84,20 @@ def groups(path: Path | None = None, scale: str | None = None, **overrides: Any)
     return found
 
 
+def plan_of(names: Sequence[str]) -> Path:
+    """The plan that has these headings: the book's, which is the default, or that of the paper's tables and figures."""
+    own, printed = ([*map(target, groups(path))] for path in (None, paper_plan()))
+    mine = [name for name in names if target(name) in own]
+    if len(mine) == len(names):
+        return records.home() / "evidence.yml"
+    if mine:
+        raise ValueError(f"{mine[0]} is a heading of the book's runs and not all other names are: give them apart")
+    for name, word in zip(names, map(target, names), strict=True):
+        if word != "paper" and not any(re.fullmatch(rf"{word}[a-z]?", other) for other in printed):
+            one_of("table, figure or heading", name, [*printed, "paper", *own])
+    return paper_plan()
+
+
 def target(heading: str) -> str:
     """A heading as one word: Table 4 -> table4, Figure 7a -> figure7a, main table -> main_table."""
     return re.sub(r"\W+", "_", re.sub(r"\W+(?=\d)", "", heading.lower()))
