@@ -106,7 +106,8 @@ def starts_in_words(frame: pd.DataFrame, setting: str, *headings: str) -> str:
     ahead = {start: lead for start, lead in leads.items() if lead.value > 0}
     many = f"{len(ahead)} of the {len(leads)} other starts" if ahead else f"None of the {len(leads)} other starts"
     each = [f"{start} by {_lead(lead, ' points')}" for start, lead in ahead.items()]
-    said.append(f"{many} {'is' if len(ahead) < 2 else 'are'} ahead{': ' * bool(each)}{'; '.join(each)}.")
+    which = f": {'; '.join(each)}" if each else ""
+    said.append(f"{many} {'is' if len(ahead) < 2 else 'are'} ahead{which}.")
     clear = [start for start, lead in ahead.items() if lead.low > 0]
     if ahead and not clear:
         said.append("Every one of these intervals includes zero, so all leads are within the spread of the seeds.")
@@ -145,7 +146,8 @@ def endings(frame: pd.DataFrame, start: str, *headings: str) -> str:
     heap, failed = run[run["in_heap"] > 0], run[run["failed"] > 0]
     if run.empty:
         return f"With the start “{start}” nothing was run."
-    stuck, late = heap[heap["failed"] > 0], heap[heap["failed"] == 0]
+    stuck, well = heap[heap["failed"] > 0], heap[heap["failed"] == 0]
+    still, late = well[well["cosine"] > COLLAPSED], well[~(well["cosine"] > COLLAPSED)]
     many = f"{len(heap) or 'none'} of {len(run)} runs"
     said = [f"With the start “{start}”, {many} are in the heap after a fifth of the training."]
     if len(heap):
@@ -153,6 +155,9 @@ def endings(frame: pd.DataFrame, start: str, *headings: str) -> str:
     if len(late):
         many = f"{len(late)} left the heap later and end" if len(late) > 1 else "One left the heap later and ends"
         said.append(f"{many} at a validation accuracy of {_range(late['validation'])}%.")
+    if len(still):
+        many = f"{len(still)} stay there and tell" if len(still) > 1 else "One stays there and tells"
+        said.append(f"{many} classes apart all the same: {_range(still['validation'])}% on validation.")
     other = failed[failed["in_heap"] == 0]
     each = [
         f"{setting or 'the defaults'} in {len(own)} of {(run['setting'] == setting).sum()} "
@@ -162,7 +167,7 @@ def endings(frame: pd.DataFrame, start: str, *headings: str) -> str:
     above = failed.loc[failed["validation"] >= 2 * failed["chance"], "validation"]
     if len(above):
         said.append(
-            f"{len(above)} of the failed end{'s' * (len(above) == 1)} with prototypes close together and at "
+            f"{len(above)} of the failed {'ends' if len(above) == 1 else 'end'} with prototypes close together and at "
             f"{_range(above)}% on validation, not below twice chance."
         )
     if each:
@@ -204,9 +209,9 @@ def _table(found: pd.DataFrame, shown: pd.DataFrame, name: str) -> Table:
     benchmark, scale, held_out = place
     caption = (
         f"Runs on {text.data(benchmark)}, {scale} scale, {text.words(held_out)} held out. Heap: the prototypes' mean "
-        f"cosine is above {COLLAPSED:g} after a fifth of the training. Failed: it is so at the end, or validation "
-        "accuracy is below twice chance. Validation: mean ± standard deviation over the runs there are, failed ones "
-        "among them."
+        f"cosine is above {COLLAPSED:g} after a fifth of the training. Failed: it is so at the end "
+        "for a method that predicts by prototypes, or validation accuracy is below twice chance. Validation: mean ± "
+        "standard deviation over the runs there are, failed ones among them."
     )
     return Table(shown, name, caption, found["origins"], found.drop(columns="fields"))
 

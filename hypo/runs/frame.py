@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from hypo import records
+from hypo.algorithms import ALGORITHMS, method
+from hypo.algorithms.base import Algorithm
 from hypo.config import GENERAL, changed
 from hypo.suggest import one_of
 
@@ -109,12 +111,15 @@ def in_heap(record: dict[str, Any]) -> bool:
 
 
 def failed_to_train(record: dict[str, Any]) -> bool:
-    """Whether the prototypes coincide at the last evaluation, or the selected weights are near chance on validation.
+    """Whether the selected weights are near chance on validation, or prototypes that a method predicts by coincide at
+    the last evaluation.
 
-    Near chance is an accuracy below 2 / C.
+    Near chance is an accuracy below 2 / C. Class means that coincide, as PCL's may, say nothing of its classifier.
     """
-    chance = 1 / len(record["benchmark"]["classes"])
-    return _coincide(record["epochs"][-1:]) or record["final"]["validation"]["validation_accuracy"] < 2 * chance
+    name, chance = record["config"]["algorithm"], 1 / len(record["benchmark"]["classes"])
+    by_prototypes = name not in ALGORITHMS or method(name).prototypes is not Algorithm.prototypes
+    stuck = by_prototypes and _coincide(record["epochs"][-1:])
+    return stuck or record["final"]["validation"]["validation_accuracy"] < 2 * chance
 
 
 def _coincide(evaluations: list[dict[str, Any]]) -> bool:

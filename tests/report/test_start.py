@@ -59,8 +59,13 @@ def test_runs_in_the_heap_and_failed_ones_are_counted_by_setting_and_start(tmp_p
 
 
 def test_prototypes_that_stay_together_may_still_tell_classes_apart(tmp_path):
-    """Such a run is counted as failed, and the sentence says what it reaches."""
-    digits(tmp_path, 0.5, algorithm="pcl", cosine=0.95, settings={"start_temperature": None}, validation_accuracy=0.8)
+    """A run of HYPO, which predicts by them, is counted as failed, one of PCL is not; the sentence has what each
+    reaches."""
+    together = {"cosine": 0.95, "separation": 0.05, "validation_accuracy": 0.8}
+    digits(tmp_path, 0.5, algorithm="pcl", settings={"start_temperature": None}, **together)
+    said = start.endings(runs.load(tmp_path), CONSTANT, "start study, rates")
+    assert "None of these 1 failed. One stays there and tells classes apart all the same: 80.0% on validation." in said
+    digits(tmp_path, 0.5, settings=WITHOUT | {"start_temperature": None, "lr": 0.1}, **together)
     said = start.endings(runs.load(tmp_path), CONSTANT, "start study, rates")
     assert "1 of the failed ends with prototypes close together and at 80.0% on validation" in said
 

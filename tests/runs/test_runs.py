@@ -62,6 +62,7 @@ def test_a_copied_record_is_not_a_second_run(tmp_path):
         ({}, False),
         ({"cosine": 0.89}, False),
         ({"cosine": 0.91}, True),
+        ({"cosine": 0.91, "algorithm": "pcl"}, False),  # predicts by a classifier
         ({"cosine": None, "algorithm": "erm"}, False),
         ({"validation_accuracy": 0.21}, False),  # ten classes
         ({"validation_accuracy": 0.19}, True),
