@@ -213,7 +213,10 @@ def reading(found: pd.DataFrame) -> str:
     if ours.empty:
         return "None of it was run here."
     alone = "" if len(ours) == len(found) else "; a method without a line of ours was not run"
-    return f"Ours: mean ± standard deviation over n seeds, selected on training-domain validation{alone}."
+    cells, averages = ours[ours["column"] != "average"], ours[ours["column"] == "average"]
+    seeds = averages.merge(cells, on=[name for name in BY if name in ours], suffixes=("", "_of_cell"))
+    fewer = " An average is over the seeds that every column has." if (seeds["n"] < seeds["n_of_cell"]).any() else ""
+    return f"Ours: mean ± standard deviation over n seeds, selected on training-domain validation{alone}.{fewer}"
 
 
 def _defaults_first(values: pd.Series) -> pd.Series:

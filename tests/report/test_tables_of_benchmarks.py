@@ -26,7 +26,7 @@ def numbers(folder, name="pacs", **filters):
 
 GOLDEN = """\
 OOD accuracy in % on the digits, by held-out domain. Ours: mean ± standard deviation over n seeds, selected on
-training-domain validation.
+training-domain validation. An average is over the seeds that every column has.
 
                          average  art painting           cartoon       photo      sketch
 ERM, demo scale, n=1     not run       not run              50.0     not run     not run
