@@ -52,14 +52,14 @@ class HypoNet(nn.Module):
 
 
 def add_input_channel(network: nn.Module) -> None:
-    """Let the first convolution take one more channel, with filters of 0, in place."""
+    """Let the first convolution take one more channel, with the mean of its other filters, in place."""
     name, old = next((name, m) for name, m in network.named_modules() if isinstance(m, nn.Conv2d))
     new = nn.Conv2d(
         *(old.in_channels + 1, old.out_channels, old.kernel_size, old.stride, old.padding, old.dilation),
         bias=old.bias is not None,
     )
     with torch.no_grad():
-        new.weight.copy_(nn.functional.pad(old.weight, (0, 0, 0, 0, 0, 1)))
+        new.weight.copy_(torch.cat([old.weight, old.weight.mean(dim=1, keepdim=True)], dim=1))
         if old.bias is not None:
             new.bias.copy_(old.bias)
     parent, _, child = name.rpartition(".")

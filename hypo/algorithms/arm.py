@@ -25,14 +25,16 @@ class ARM(Algorithm):
     """L = cross-entropy of h([x_i, c_e]), with c_e = mean of phi(x_j) over the batch's images j of the domain e of i.
 
     h             backbone and classifier, with one more input channel
-    phi           context network, image (3, S, S) -> map (1, S, S): three convolutions of 5x5
+    phi           context network, image (3, S, S) -> map (1, S, S): three convolutions of 5x5, the last of which starts
+                  at 0
     c_e           the context, (1, S, S). When evaluated, it is of the images passed together, which are of one domain
 
     This is ARM with a contextual meta-learner. M. Zhang et al., Adaptive risk minimization: learning to adapt to
     domain shift, NeurIPS 2021.
 
-    Avoids: an extra channel that starts with red's filters and so disturbs a pretrained network: ours starts at 0, as
-    if there were no context; and contexts of images that happen to lie together in the batch, whatever their domain.
+    Avoids: a random context that disturbs a pretrained network: ours starts at 0, as if there were none, and is read by
+    the mean of the filters of red, green and blue, through which it learns from the first step on, as it would not if
+    these started at 0 too; and contexts of images that happen to lie together in the batch, whatever their domain.
     """
 
     Hyperparameters = Hyperparameters
@@ -55,6 +57,8 @@ class ARM(Algorithm):
             *(nn.Conv2d(c, c, 5, padding=2), nn.BatchNorm2d(c), nn.ReLU()),
             nn.Conv2d(c, 1, 5, padding=2),
         )
+        nn.init.zeros_(self.context[-1].weight)
+        nn.init.zeros_(self.context[-1].bias)
 
     def losses(self, batch: Batch, progress: float) -> dict[str, Tensor]:  # noqa: ARG002
         outputs = super().encode(self.in_context(batch.images, batch.domains))

@@ -32,30 +32,32 @@ def test_a_domain_is_evaluated_with_the_context_of_the_images_passed():
 
 def with_weights(algorithm) -> None:
     with torch.no_grad():
-        algorithm.network.conv1.weight[:, 3].normal_()
+        algorithm.context[-1].weight.normal_()
 
 
 @pytest.mark.parametrize("backbone", ["resnet18", "mobilenet_v2"])
-def test_the_new_channel_starts_at_zero_and_the_others_are_kept(backbone):
+def test_the_other_channels_are_kept_and_read_no_context_where_it_is_zero(backbone):
     net = HypoNet(backbone, 8, width=0.25).backbone.eval()
     x = torch.randn(2, 3, 32, 32)
     before = net(x)
     add_input_channel(net)
-    torch.testing.assert_close(net(torch.cat([x, torch.randn(2, 1, 32, 32)], dim=1)), before)
+    torch.testing.assert_close(net(torch.cat([x, torch.zeros(2, 1, 32, 32)], dim=1)), before)
 
 
-def test_a_bias_of_the_first_convolution_is_kept():
+def test_the_new_channel_has_the_mean_of_the_other_filters_and_the_bias_is_kept():
     net = nn.Sequential(nn.Conv2d(3, 4, 5, stride=2, padding=1))
-    x = torch.randn(2, 3, 16, 16)
-    before = net(x)
+    x, context = torch.randn(2, 3, 16, 16), torch.randn(2, 1, 16, 16)
+    before = net(x + context / 3)  # what a third of it in each of red, green and blue does
     add_input_channel(net)
-    torch.testing.assert_close(net(torch.cat([x, x[:, :1]], dim=1)), before)
+    torch.testing.assert_close(net(torch.cat([x, context], dim=1)), before)
 
 
-def test_the_context_network_trains_once_its_channel_counts():
+def test_training_starts_as_if_there_were_no_context_which_learns_from_the_first_step_on():
     run = trainer("arm")
+    batch = run.batch(0)
+    assert not run.algorithm.in_context(batch.images, batch.domains)[:, 3].any()
+    run.step()
+    assert run.algorithm.in_context(batch.images, batch.domains)[:, 3].abs().max() > 0
     before = [p.detach().clone() for p in run.algorithm.context.parameters()]
     run.step()
-    assert run.algorithm.network.conv1.weight[:, 3].abs().max() > 0
-    run.step()
-    assert not all(torch.equal(p, b) for p, b in zip(run.algorithm.context.parameters(), before, strict=True))
+    assert not any(torch.equal(p, b) for p, b in zip(run.algorithm.context.parameters(), before, strict=True))
