@@ -63,7 +63,7 @@ class Algorithm(nn.Module):
     Hyperparameters: ClassVar[type] = NoHyperparameters
     kind: ClassVar[str] = "loss"
     """What is its own: a "loss", one with "state" or a schedule, trained "modules", "inputs", a "network", a "step"."""
-    sampling: ClassVar[str] = "pooled"
+    sampling: str = "pooled"
     """"pooled": batches from all training domains together; "per_domain": as many samples from each, taking turns."""
     jump: ClassVar[str | None] = None
     """Which hyperparameter says after what share of the training the loss jumps, and momentum starts anew, if any."""
@@ -76,16 +76,16 @@ class Algorithm(nn.Module):
     def __init__(self, config: Config, num_classes: int, num_domains: int) -> None:
         super().__init__()
         self.config, self.num_classes, self.num_domains = config, num_classes, num_domains
-        if self.sampling == "per_domain" and num_domains < 2:
-            raise ValueError(
-                f"{config.algorithm} compares training domains and needs at least two, not {num_domains}: "
-                "bring more domains, or choose a method that pools them"
-            )
         from hypo.model import HypoNet  # here, since torchvision takes longer to import than all else
 
         net = HypoNet(config.backbone, config.dim, config.weights, config.stem, config.width)
         self.feature_dim = net.feature_dim
         self.build(net)
+        if self.sampling == "per_domain" and num_domains < 2:
+            raise ValueError(
+                f"{config.algorithm} draws as many images of each training domain and needs at least two, not "
+                f"{num_domains}: bring more domains, or choose a method that pools them"
+            )
 
     def build(self, net: HypoNet) -> None:
         """Take from `net` what the method needs: the backbone alone, or with the head onto the sphere."""

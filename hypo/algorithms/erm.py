@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """`head` is for a control: the network that HYPO has, trained by cross-entropy."""
+    """For controls: the network that HYPO has, and the batches of the methods that compare domains."""
 
     head: str = setting("linear", "on the features: linear, or mlp for HYPO's head and a classifier on it")
+    balanced: bool = setting(False, "whether a batch has as many images of each training domain")
 
     def __post_init__(self) -> None:
         one_of("head", self.head, ("linear", "mlp"))
@@ -35,6 +36,8 @@ class ERM(Algorithm):
 
     def build(self, net: HypoNet) -> None:
         super().build(net)
+        if self.config.method.balanced:
+            self.sampling = "per_domain"
         if self.config.method.head == "mlp":
             self.network = nn.Sequential(net.backbone, net.head)
             self.classifier = nn.Linear(self.config.dim, self.num_classes)

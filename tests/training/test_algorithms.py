@@ -29,6 +29,7 @@ VARIANTS = {
     "hypo, neither": {"algorithm": "hypo", "separation": False, "hard_negatives": False},
     "hypo, constant tau, linear head": {"algorithm": "hypo", "start_temperature": None, "head": "linear"},
     "erm, mlp head": {"algorithm": "erm", "head": "mlp"},
+    "erm, balanced batches": {"algorithm": "erm", "balanced": True},
 } | {name: {"algorithm": name} for name in ALGORITHMS if name not in ("erm", "hypo")}
 STEPS = 24
 
@@ -149,6 +150,15 @@ def test_erm_is_cross_entropy():
     for i, c in enumerate(y.tolist()):
         expected -= math.log(math.exp(scores[i][c]) / sum(math.exp(s) for s in scores[i])) / len(y)
     assert algorithm.loss(x, y, y)["total"].item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_erm_on_balanced_batches_is_group_dro_whose_weights_stay_equal():
+    erm, dro = small_trainer(algorithm="erm", balanced=True), small_trainer(algorithm="groupdro", eta=0.0)
+    batch = erm.batch(0)
+    assert batch.domains.bincount().tolist() == [18, 18, 18] and same(tuple(batch), tuple(dro.batch(0)))
+    assert not same(tuple(batch), tuple(small_trainer(algorithm="erm").batch(0)))
+    for _ in range(3):
+        torch.testing.assert_close(erm.step()["total"], dro.step()["total"], rtol=1e-3, atol=0)
 
 
 def test_pcl_is_its_formula():
@@ -347,5 +357,5 @@ def test_batches_per_domain_have_as_many_of_each_in_turns_and_pass_through_all()
 
 
 def test_a_method_that_compares_domains_needs_two():
-    with pytest.raises(ValueError, match="compares training domains and needs at least two, not 1"):
+    with pytest.raises(ValueError, match="as many images of each training domain and needs at least two, not 1"):
         build(config(algorithm="coral"), 5, 1)
