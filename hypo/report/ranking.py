@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from hypo import paper, runs
-from hypo.algorithms import ALGORITHMS, NOT_TRAINABLE
+from hypo.algorithms import ALGORITHMS, NOT_TRAINABLE, method
 from hypo.report import text
 from hypo.report.benchmarks import columns_of, numbers
 from hypo.report.table import PAPER, Table
@@ -109,6 +109,26 @@ def comparisons(benchmark: str, algorithm: str = "hypo", frame: pd.DataFrame | N
         if parts:
             where = f"**{text.data(benchmark)} at {scale} scale**"
             said.append(f"{where}, by the 95% interval of each lead in paired runs: {' '.join(parts)}")
+    return "\n".join(said)
+
+
+def before_the_jump(benchmark: str, frame: pd.DataFrame | None = None) -> str:
+    """Of each method whose loss jumps, such as IRM's, how many runs were selected before it did: one line per scale.
+
+    Such a run is one of the weaker loss, cut short while the rate was still high.
+    """
+    frame = runs.load(at_defaults=True) if frame is None else frame
+    said = []
+    for scale, own in frame[frame["benchmark"] == benchmark].groupby("scale", sort=False):
+        counts = []
+        for name in ALGORITHMS:
+            jump, made = method(name).jump, own[own["algorithm"] == name]
+            if jump and len(made):
+                early = (made["validation.epoch"] <= made[jump] * made["epochs"]).sum()
+                counts.append(f"{paper.method_name(name)} in {early} of {len(made)} runs")
+        if counts:
+            where = f"**{text.data(benchmark)} at {scale} scale**"
+            said.append(f"{where}, weights selected before the full loss was in force: {text.listed(counts)}.")
     return "\n".join(said)
 
 

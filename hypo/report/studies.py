@@ -75,10 +75,14 @@ def numbers(label: str, frame: pd.DataFrame, benchmark: str | None = None) -> pd
     return beside(_printed(label, study) if benchmark is None else _printed(label, study)[:0], ours, "row")
 
 
+def _any_printed(study: Study) -> bool:
+    """Whether the paper prints a number of it; of Figure 7b it prints none, and some studies are ours."""
+    return any(theirs for theirs, _ in study.variants.values())
+
+
 def _printed(label: str, study: Study) -> pd.DataFrame:
     """What the paper prints of a study, its contrasts among it: row, column, value, spread."""
-    any_number = any(theirs for theirs, _ in study.variants.values())  # Figure 7b prints none, and controls are ours
-    table = paper.table(label) if any_number else paper.table("alpha")[:0]
+    table = paper.table(label) if _any_printed(study) else paper.table("alpha")[:0]
     values = table.set_index(["method", "column"])["value"]
     rows = {name: values[theirs] for name, (theirs, _) in study.variants.items() if theirs in values.index}
     known = {name: sides for name, sides in study.contrasts.items() if {*sides} <= {*rows}}
@@ -97,7 +101,7 @@ def table(label: str, frame: pd.DataFrame | None = None, benchmark: str | None =
         columns = [column for column in columns if column in {*found["column"]}]
     shown = lines(found, names, columns, "row", contrasts=study.contrasts).rename(columns=text.words)
     caption = (
-        f"{'As in ' if benchmark else ''}{study.title}: OOD accuracy in % on "
+        f"{'As in ' if benchmark and _any_printed(study) else ''}{study.title}: OOD accuracy in % on "
         f"{text.data(benchmark or study.benchmark)} by held-out domain. "
         f"{reading(found)}{_paired(found[found['row'].isin([*study.contrasts])])}"
     )

@@ -52,6 +52,17 @@ def test_what_has_no_interval_gets_none(given):
     assert "[" not in ranking.correlation(found)
 
 
+def test_runs_selected_before_their_loss_jumped_are_counted(tmp_path):
+    """At cpu scale a run has five epochs, and the losses of IRM and EQRM jump after half of them."""
+    for seed, epoch in enumerate((1.0, 2.5, 8 / 3)):
+        run(tmp_path, algorithm="irm", seed=seed, epoch=epoch)
+    run(tmp_path, algorithm="eqrm", epoch=3.0)
+    run(tmp_path, algorithm="coral", epoch=1.0)
+    said = ranking.before_the_jump("pacs", runs.load(tmp_path))
+    assert said.endswith("before the full loss was in force: IRM in 2 of 3 runs and EQRM in 0 of 1 runs.")
+    assert not ranking.before_the_jump("digits", runs.load(tmp_path))
+
+
 def test_every_method_has_a_row_and_says_what_was_run(frame):
     shown = ranking.table("pacs", frame).frame.set_index("method")
     assert {*shown.index} == {paper.method_name(name) for name in {*ALGORITHMS, *paper.names("pacs")}}
