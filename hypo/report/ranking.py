@@ -125,10 +125,12 @@ def before_the_jump(benchmark: str, frame: pd.DataFrame | None = None) -> str:
             jump, made = method(name).jump, own[own["algorithm"] == name]
             if jump and len(made):
                 early = (made["validation.epoch"] <= made[jump] * made["epochs"]).sum()
-                counts.append(f"{paper.method_name(name)} in {early} of {len(made)} runs")
+                counts.append(f"{early or 'none'} of {len(made)} for {paper.method_name(name)}")
         if counts:
-            where = f"**{text.data(benchmark)} at {scale} scale**"
-            said.append(f"{where}, weights selected before the full loss was in force: {text.listed(counts)}.")
+            said.append(
+                f"**{text.data(benchmark)} at {scale} scale**: some losses get their full penalty only after a part of "
+                f"the training. The weights of an earlier epoch were selected in {text.listed(counts)}."
+            )
     return "\n".join(said)
 
 

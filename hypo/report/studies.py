@@ -105,7 +105,8 @@ def table(label: str, frame: pd.DataFrame | None = None, benchmark: str | None =
         f"{text.data(benchmark or study.benchmark)} by held-out domain. "
         f"{reading(found)}{_paired(found[found['row'].isin([*study.contrasts])])}"
     )
-    name, also = study.title.replace(" ", "-").lower(), (PAPER,) if (found["who"] == "paper").any() else ()
+    name = "-".join([*study.title.lower().split(), *([benchmark] if benchmark else [])])
+    also = (PAPER,) if (found["who"] == "paper").any() else ()
     return Table(shown, name, caption, found["origins"], found.drop(columns="settings"), also=also)
 
 
