@@ -11,7 +11,7 @@ from hypo.algorithms import ALGORITHMS, NOT_TRAINABLE, method
 from hypo.report import text
 from hypo.report.benchmarks import columns_of, numbers
 from hypo.report.table import PAPER, Table
-from hypo.runs.statistics import Correlation, estimate, rank_correlation
+from hypo.runs.statistics import Correlation, estimate, least_lead, rank_correlation
 
 
 def standings(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -105,11 +105,26 @@ def comparisons(benchmark: str, algorithm: str = "hypo", frame: pd.DataFrame | N
         single = sides.pop("one seed")
         decided = [f"{side} {text.listed(others)}" for side, others in sides.items() if others]
         parts = [f"{name} is {', '.join(decided)}."] if decided else []
-        parts += [f"With {text.listed(single)} it shares one seed per domain: no interval."] if single else []
+        if single:
+            parts.append(f"With {text.listed(single)} it shares one seed per domain: no interval.{_yardstick(own)}")
         if parts:
             where = f"**{text.data(benchmark)} at {scale} scale**"
             said.append(f"{where}, by the 95% interval of each lead in paired runs: {' '.join(parts)}")
     return "\n".join(said)
+
+
+def _yardstick(own: pd.DataFrame) -> str:
+    """By how much averages of one seed must differ, going by the seeds of methods that have several; or nothing."""
+    columns = columns_of(own["benchmark"].iloc[0], own)
+    single = runs.accuracies(own).query("column in @columns")
+    spread = estimate(single["value"], single["algorithm"] + " " + single["column"])
+    if not spread.df:
+        return ""
+    lead = text.number(least_lead(spread.sd, spread.df, len(columns)))
+    return (
+        f" Seeds of one method differ by {text.number(spread.sd)} points (standard deviation within a domain). If the "
+        f"others spread alike, averages of one seed are to be told apart where they differ by {lead} points or more."
+    )
 
 
 def before_the_jump(benchmark: str, frame: pd.DataFrame | None = None) -> str:

@@ -102,7 +102,10 @@ def test_a_comparison_with_one_seed_is_said_to_have_no_interval(frame):
     part = frame[(frame["seed"] == 0) | frame["algorithm"].isin(["hypo", "erm", "cdann"])]
     said = ranking.comparisons("pacs", frame=part)
     assert said.startswith("**PACS at cpu scale**") and "HYPO is behind ERM and CDANN." in said
-    assert said.endswith("With CORAL, MMD and IRM it shares one seed per domain: no interval.")
+    assert "With CORAL, MMD and IRM it shares one seed per domain: no interval. Seeds of one method differ by" in said
+    spread = math.sqrt(8 * 0.5 / 12)  # two seeds a point apart in eight cells of ERM and CDANN, equal in HYPO's four
+    assert f"by {spread:.1f} points (standard deviation within a domain)" in said
+    assert f"differ by {stats.t.ppf(0.975, 12) * spread / math.sqrt(2):.1f} points or more." in said
     other = ranking.comparisons("pacs", "erm", part)
     assert "ERM is ahead of HYPO" in other and "behind" not in other
     assert ranking.comparisons("vlcs", frame=part) == ""

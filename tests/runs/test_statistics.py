@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from hypo.runs import KEYS, Origin, averages, estimate, paired, summarise
+from hypo.runs.statistics import least_lead
 
 RECORD = (Origin("r.json", "pacs"),)
 
@@ -28,6 +29,13 @@ def test_a_paired_difference_on_one_domain_is_scipys_related_t_test():
     expected = stats.ttest_rel(a, b).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx(tuple(expected))
     assert (found.low > 0 or found.high < 0) == (stats.ttest_rel(a, b).pvalue < 0.05)
+
+
+def test_means_as_far_apart_as_the_least_lead_are_on_the_verge_of_scipys_independent_t_test():
+    a, b = np.random.default_rng(1).normal(size=(2, 6))
+    pooled = math.sqrt((a.var(ddof=1) + b.var(ddof=1)) / 2)
+    b += a.mean() - b.mean() + least_lead(pooled, 10, 6)
+    assert stats.ttest_ind(a, b).pvalue == pytest.approx(0.05)
 
 
 def test_strata_against_a_plain_loop():
