@@ -105,9 +105,10 @@ def columns(printed: pd.DataFrame) -> list[str]:
 
 
 def short_name(method: str) -> str:
-    """A method as printed, without what the table adds to it: HYPO (Ours) -> HYPO, PCL w/ SGD -> PCL, CE -> ERM."""
+    """A method as printed, without what the table adds to it: HYPO (Ours) -> HYPO, PCL w/ SGD -> PCL; CE is ERM,
+    and Mixstyle is spelt as its authors do."""
     name = re.sub(r" \(ours\)| w/ SGD", "", method, flags=re.IGNORECASE)
-    return "ERM" if name == "CE" else name
+    return {"CE": "ERM", "Mixstyle": "MixStyle"}.get(name, name)
 
 
 def registry_name(method: str) -> str:

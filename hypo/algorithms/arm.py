@@ -32,14 +32,15 @@ class ARM(Algorithm):
     This is ARM with a contextual meta-learner. M. Zhang et al., Adaptive risk minimization: learning to adapt to
     domain shift, NeurIPS 2021.
 
-    Avoids: a random context that disturbs a pretrained network: ours starts at 0, as if there were none, and is read by
-    the mean of the filters of red, green and blue, through which it learns from the first step on, as it would not if
-    these started at 0 too; and contexts of images that happen to lie together in the batch, whatever their domain.
+    Avoids: a random context, which disturbs a pretrained network. Ours starts at 0, and the filters that read it are
+    the mean of those for red, green and blue, so it gets a gradient from the first step on; with filters of 0 it would
+    get none. Avoided too: contexts of images that merely lie together in the batch, whatever their domain.
     """
 
     Hyperparameters = Hyperparameters
     kind = "network"
     sampling = "per_domain"
+    needs_batch = True
 
     @classmethod
     def defaults(cls, scale: str, benchmark: str, held_out: str | None) -> dict[str, Any]:  # noqa: ARG003

@@ -70,6 +70,8 @@ class Algorithm(nn.Module):
     rates: ClassVar[dict[str, float]] = {}
     """lr and head_lr at cpu scale, as the search on validation chose them; empty: the scale's own. CIFAR-10, which that
     search did not see, keeps the scale's."""
+    needs_batch: ClassVar[bool] = False
+    """Whether a prediction depends on the other images that are passed with an image, which are of one domain."""
     spherical: ClassVar[bool] = False
     """Whether the loss is one of cosines over a temperature: such methods can collapse, and it is watched for."""
 

@@ -1,4 +1,4 @@
-"""ERM: cross-entropy over the pooled domains (Vapnik, 1998)."""
+"""ERM: cross-entropy over the pooled domains (Vapnik, 1999)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Hyperparameters:
 class ERM(Algorithm):
     """L = -1/N sum_i log softmax(W f_i + b)_{y_i}, with features f_i (d,), weights W (C, d) and biases b (C,).
 
-    V. Vapnik: Statistical learning theory, 1998.
+    V. Vapnik: An overview of statistical learning theory, IEEE Transactions on Neural Networks, 1999.
     """
 
     Hyperparameters = Hyperparameters

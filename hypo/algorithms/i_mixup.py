@@ -1,4 +1,4 @@
-"""I-Mixup: images and labels mixed between training domains (Wang et al., ICASSP 2020; Xu et al., AAAI 2020)."""
+"""I-Mixup: images and labels mixed between training domains (Wang et al., 2020; Xu et al., 2020; Yan et al., 2020)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class IMixup(Algorithm):
     Beta(a, a), one for each pair of domains and step. Predictions are of images that are not mixed.
 
     Y. Wang, H. Li, A. C. Kot: Heterogeneous domain generalization via domain mixup, ICASSP 2020; M. Xu et al.:
-    Adversarial domain adaptation with domain mixup, AAAI 2020. H. Zhang et al., ICLR 2018, mix any two images.
+    Adversarial domain adaptation with domain mixup, AAAI 2020; S. Yan et al.: Improve unsupervised domain adaptation
+    with mixup training, 2020. H. Zhang et al., ICLR 2018, mix any two images.
     Avoids: a pass of the network for each pair of domains, in which batch norm sees but that pair; and shares from
     NumPy's generator, which differ after a resume.
     """

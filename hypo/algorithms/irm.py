@@ -15,7 +15,7 @@ from hypo.algorithms.risks import risk_and_penalty
 @dataclass(frozen=True)
 class Hyperparameters:
     penalty: float = setting(100.0, "lambda, on the squared slopes", at_least=0)
-    anneal: float = setting(0.1, "share of the training before lambda counts; 1 stands for it", at_least=0, at_most=1)
+    anneal: float = setting(0.1, "share of the training during which lambda is 1", at_least=0, at_most=1)
 
 
 class IRM(Algorithm):
@@ -27,10 +27,10 @@ class IRM(Algorithm):
     The gradient is that of L / lambda where lambda is above 1, and never longer at the logits than the risk's.
 
     M. Arjovsky, L. Bottou, I. Gulrajani, D. Lopez-Paz: Invariant risk minimization, 2019 (IRMv1).
-    Avoids: the square of one slope, whose mean has the noise of the batch added; halves that share images, as every
-    other row does when an image is there in two augmentations; and L itself in place of L / lambda, which the authors
-    descend: with the noise of a batch, steps that long raise L. V-REx descends L itself, since its penalty does
-    not dominate: in one short run of each, its gradient was about as long as the risk's, and here many times as long.
+    Avoids: the square of one slope, whose mean has the noise of the batch added; and halves that share images, as every
+    other row does when an image is there in two augmentations. It does not descend L itself: the authors' code
+    descends L / lambda, and with the noise of a batch longer steps raise L. VREx descends L, since its penalty does not
+    dominate: in one short run of each, its gradient was about as long as the risk's, and here many times as long.
     """
 
     Hyperparameters = Hyperparameters

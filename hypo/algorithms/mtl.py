@@ -39,6 +39,7 @@ class MTL(Algorithm):
     Hyperparameters = Hyperparameters
     kind = "network"
     sampling = "per_domain"
+    needs_batch = True
 
     def build(self, net: HypoNet) -> None:
         super().build(net)

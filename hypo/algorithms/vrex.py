@@ -1,4 +1,4 @@
-"""V-REx: the same risk in every training domain (Krueger et al., ICML 2021)."""
+"""VREx: the same risk in every training domain (Krueger et al., ICML 2021)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypo.algorithms.risks import risk_and_penalty
 @dataclass(frozen=True)
 class Hyperparameters:
     penalty: float = setting(10.0, "lambda, on the variance of the domains' risks", at_least=0)
-    anneal: float = setting(0.1, "share of the training before lambda counts; 1 stands for it", at_least=0, at_most=1)
+    anneal: float = setting(0.1, "share of the training during which lambda is 1", at_least=0, at_most=1)
 
 
 class VREx(Algorithm):

@@ -21,7 +21,7 @@ from hypo.report.table import TIMES, Table
 
 
 def formulas() -> dict[str, dict[str, dict[str, str]]]:
-    """Family -> method -> its `formula` in LaTeX, and `where` it has symbols of its own."""
+    """Family -> method -> its `formula` in LaTeX, `where` it has symbols of its own, and what is `unlike` its paper."""
     return yaml.safe_load((records.home() / "methods.yml").read_text(encoding="utf-8"))
 
 
@@ -74,6 +74,7 @@ def card(name: str) -> str:
         f"{idea(name)} {{cite:p}}`{name}`." if given else f"{idea(name)}.",
         rf"$$\begin{{gathered}} {given['formula']} \end{{gathered}}$$" if given else f"```\n{opening}\n```",
         f"Here {given['where']}" if "where" in given else "",
+        f"Unlike its paper: {given['unlike']}" if "unlike" in given else "",
         "\n".join(_setting(kind, field) for field in dataclasses.fields(kind.Hyperparameters)),
         f"A step costs {cost:.2f} times ERM's on the digits." if cost else "The cost of a step was not measured.",
         f"<details><summary>The code, <code>{kind.__module__.replace('.', '/')}.py</code></summary>",

@@ -7,8 +7,19 @@ import inspect
 import re
 
 from hypo.algorithms import ALGORITHMS, method
-from hypo.config import SCALES, method_defaults
+from hypo.config import method_defaults
 from hypo.training.cost import step_costs
+
+EXAMPLES = (("demo", "digits"), ("cpu", "pacs"), ("paper", "pacs"))
+"""Scales with a benchmark each, for the settings that a method has there."""
+KINDS = {
+    "loss": "a loss of its own",
+    "state": "a loss of its own with state or a schedule",
+    "modules": "modules of its own that are trained too",
+    "inputs": "inputs of its own",
+    "network": "a network of its own",
+    "step": "a step of its own",
+}
 
 
 def relative_costs() -> dict[str, float]:
@@ -48,12 +59,18 @@ def explanation(name: str) -> str:
     for field in dataclasses.fields(kind.Hyperparameters):
         option = f"--{field.name.replace('_', '-')}"
         lines.append(f"{option:<22} {field.metadata['help']} (default: {plain(field.default)})")
-    facts = {f"at {scale} scale": method_defaults(name, scale, "pacs", "cartoon") for scale in SCALES}
-    facts = {where: ", ".join(f"{k} {plain(v)}" for k, v in changed.items()) for where, changed in facts.items()}
+    facts = {f"{data} at {scale} scale": _defaults(name, scale, data) for scale, data in EXAMPLES}
     batches = {"pooled": "from all domains together", "per_domain": "with as many images of each domain"}[kind.sampling]
-    facts |= {"kind": kind.kind, "batches": batches, "a step on the digits": cost(name)}
+    facts |= {"kind": f"{kind.kind}: {KINDS[kind.kind]}", "batches": batches, "a step on the digits": cost(name)}
     facts["run it"] = f"hypo train --algorithm {name}"
     return "\n".join([*lines, "", *(f"{what:<22} {value}" for what, value in facts.items() if value)])
+
+
+def _defaults(name: str, scale: str, benchmark: str) -> str:
+    """What a method changes of the scale's settings; where that depends on the held-out domain, of cartoon."""
+    usual, cartoon = (method_defaults(name, scale, benchmark, held_out) for held_out in (None, "cartoon"))
+    said = ", ".join(f"{setting} {plain(value)}" for setting, value in cartoon.items())
+    return said if usual == cartoon else f"{said} (cartoon held out)"
 
 
 def plain(value: object) -> str:

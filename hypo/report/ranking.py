@@ -8,10 +8,15 @@ import pandas as pd
 
 from hypo import paper, runs
 from hypo.algorithms import ALGORITHMS, NOT_TRAINABLE, method
+from hypo.data.benchmarks import REGISTRY
 from hypo.report import text
 from hypo.report.benchmarks import columns_of, numbers
 from hypo.report.table import PAPER, Table
-from hypo.runs.statistics import Correlation, estimate, least_lead, rank_correlation
+from hypo.runs.statistics import CONFIDENCE, Correlation, estimate, least_lead, rank_correlation
+from hypo.training.evaluate import CHUNK
+
+MANY = 10
+"""Comparisons from which on chance is worth a sentence."""
 
 
 def standings(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -20,10 +25,11 @@ def standings(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame
     frame    runs; those at their scale's defaults where None
     Returns  one row per method and scale (and version of the images), the best printed average first: algorithm, scale,
              data, paper, paper_rank, value (our average over all domains, in percent; NaN where one is missing), rank
-             among ours if there are two, sd, n, failed, starts_at_first, origins, and columns, how many domains were
-             run. Where nothing was run there is one scale, "".
+             among ours if there are two, sd, n, failed, starts_at_first, origins, columns, how many domains were run,
+             and validation, the accuracy in percent there. Where nothing was run there is one scale, "".
     """
-    found = numbers(benchmark, runs.load(at_defaults=True) if frame is None else frame)
+    frame = runs.load(at_defaults=True) if frame is None else frame
+    found = numbers(benchmark, frame)
     averages, ours = found[found["column"] == "average"], found[found["who"] == "ours"]
     printed = averages[averages["who"] == "paper"].set_index("algorithm")["value"].sort_values(ascending=False)
     names = pd.Index(dict.fromkeys([*printed.index, *ALGORITHMS]), name="algorithm")
@@ -35,6 +41,9 @@ def standings(benchmark: str, frame: pd.DataFrame | None = None) -> pd.DataFrame
         part = whole[["value", "sd", "n", "failed", "starts_at_first", "origins"]].reindex(names)
         tested = own[own["column"] != "average"].groupby("algorithm")["column"].nunique()
         part = part.assign(scale=scale, data=data, columns=tested.reindex(names).fillna(0).astype(int))
+        made = frame[(frame["benchmark"] == benchmark) & (frame["scale"] == scale) & (frame["data"] == data)]
+        cells = made.groupby(["algorithm", "held_out"])["validation.validation_accuracy"].mean()
+        part["validation"] = 100 * cells.groupby("algorithm").mean().reindex(names)
         alone = part["value"].count() < 2  # first of one is no rank
         part["rank"] = float("nan") if alone else part["value"].rank(ascending=False, method="min")
         parts.append(part.assign(paper=printed.reindex(names), paper_rank=placed.reindex(names)))
@@ -55,13 +64,16 @@ def table(benchmark: str, frame: pd.DataFrame | None = None) -> Table:
         where = f", {scale} scale{version}" if scale else ""
         cells = [text.cell(line, own_n=True, missing=_missing(line, total)) for line in own.itertuples()]
         shown[f"ours{where}"] = cells
+        shown[f"validation{where}"] = [text.number(value) for value in own["validation"]]
         shown[f"our rank{where}"] = [text.number(rank, 0) for rank in own["rank"]]
     if not printed:
         shown = shown.iloc[first["rank"].fillna(len(first)).argsort(kind="stable")].reset_index(drop=True)
+    in_company = text.listed([paper.method_name(name) for name in ALGORITHMS if method(name).needs_batch])
     caption = (
         f"OOD accuracy in % on {text.data(benchmark)}, averaged over {total} held-out domains, of every method"
         f"{' in the order of the printed average' if printed else ''}. Ours: mean ± standard deviation over n seeds, "
-        "selected on training-domain validation; ranks are among what was run."
+        "selected on training-domain validation; ranks are among what was run. Validation: accuracy there. "
+        f"{in_company} predict from up to {CHUNK} images of a domain at a time, without labels; the others from one."
     )
     also = (PAPER,) if printed else ()
     return Table(shown, f"standings-{benchmark}", caption, found["origins"].dropna(), found, also=also)
@@ -105,25 +117,47 @@ def comparisons(benchmark: str, algorithm: str = "hypo", frame: pd.DataFrame | N
         single = sides.pop("one seed")
         decided = [f"{side} {text.listed(others)}" for side, others in sides.items() if others]
         parts = [f"{name} is {', '.join(decided)}."] if decided else []
+        if (known := sum(map(len, sides.values()))) >= MANY:
+            chance = text.number((1 - CONFIDENCE) * known, 0)
+            parts.append(f"Of {known} methods as good as {name}, {chance} would be called different by chance.")
         if single:
-            parts.append(f"With {text.listed(single)} it shares one seed per domain: no interval.{_yardstick(own)}")
+            parts.append(
+                f"With {text.listed(single)} it shares one seed per domain: no interval.{_yardstick(own, len(single))}"
+            )
         if parts:
             where = f"**{text.data(benchmark)} at {scale} scale**"
             said.append(f"{where}, by the 95% interval of each lead in paired runs: {' '.join(parts)}")
     return "\n".join(said)
 
 
-def _yardstick(own: pd.DataFrame) -> str:
+def _yardstick(own: pd.DataFrame, at_once: int) -> str:
     """By how much averages of one seed must differ, going by the seeds of methods that have several; or nothing."""
     columns = columns_of(own["benchmark"].iloc[0], own)
     single = runs.accuracies(own).query("column in @columns")
     spread = estimate(single["value"], single["algorithm"] + " " + single["column"])
     if not spread.df:
         return ""
-    lead = text.number(least_lead(spread.sd, spread.df, len(columns)))
+    lead, all_of_them = (text.number(least_lead(spread.sd, spread.df, len(columns), n)) for n in (1, at_once))
+    together = f", or by {all_of_them} for all {at_once} comparisons together" if at_once > 1 else ""
     return (
         f" Seeds of one method differ by {text.number(spread.sd)} points (standard deviation within a domain). If the "
-        f"others spread alike, averages of one seed are to be told apart where they differ by {lead} points or more."
+        "others spread alike, which is a rough guide, averages of one seed can be told apart only where they differ by "
+        f"{lead} points or more{together}."
+    )
+
+
+def batches(benchmark: str) -> str:
+    """Which methods draw batches from the pooled domains, and how large the largest domain is in these."""
+    pooled = [paper.method_name(name) for name in ALGORITHMS if method(name).sampling == "pooled"]
+    counts = REGISTRY[benchmark].counts
+    largest = max(counts, key=counts.__getitem__)
+    rest = [sum(counts.values()) - counts[held_out] for held_out in counts if held_out != largest]
+    shares = [text.number(100 * counts[largest] / images, 0) for images in (max(rest), min(rest))]
+    where = f"{shares[0]} to {shares[1]}% of the pooled images are of the domain {text.words(largest)}"
+    return (
+        f"{text.listed(pooled)} take batches from the pooled training domains. The other "
+        f"{len(ALGORITHMS) - len(pooled)} methods take as many images of each. On {text.data(benchmark)}, {where}, "
+        "unless it is held out."
     )
 
 
@@ -140,11 +174,11 @@ def before_the_jump(benchmark: str, frame: pd.DataFrame | None = None) -> str:
             jump, made = method(name).jump, own[own["algorithm"] == name]
             if jump and len(made):
                 early = (made["validation.epoch"] <= made[jump] * made["epochs"]).sum()
-                counts.append(f"{early or 'none'} of {len(made)} for {paper.method_name(name)}")
+                counts.append(f"{early or 'none'} of {len(made)} runs of {paper.method_name(name)}")
         if counts:
             said.append(
                 f"**{text.data(benchmark)} at {scale} scale**: some losses get their full penalty only after a part of "
-                f"the training. The weights of an earlier epoch were selected in {text.listed(counts)}."
+                f"the training. Weights from before that were selected in {text.listed(counts)}."
             )
     return "\n".join(said)
 

@@ -57,10 +57,13 @@ def estimate(values: Sequence[float], strata: Sequence[str] | None = None) -> Es
     return Estimate(value, sd, value - margin, value + margin, n, df)
 
 
-def least_lead(sd: float, df: int, strata: int) -> float:
+def least_lead(sd: float, df: int, strata: int, at_once: int = 1) -> float:
     """How far apart two means over `strata`, of one value in each, must lie for the 95% interval of their difference to
-    exclude 0, if values of either spread by `sd` within a stratum, known with `df`: t_df(0.975) sd sqrt(2 / strata)."""
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, df) * sd * np.sqrt(2 / strata))
+    exclude 0, if values of either spread by `sd` within a stratum, known with `df`: t_df(0.975) sd sqrt(2 / strata).
+
+    at_once  comparisons that are to hold together with 95%, by Bonferroni's inequality
+    """
+    return float(stats.t.ppf(1 - (1 - CONFIDENCE) / 2 / at_once, df) * sd * np.sqrt(2 / strata))
 
 
 class Correlation(NamedTuple):

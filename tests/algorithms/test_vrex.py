@@ -1,4 +1,4 @@
-"""V-REx: the penalty is the variance of the domains' risks."""
+"""VREx: the penalty is the variance of the domains' risks."""
 
 import math
 

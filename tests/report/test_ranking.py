@@ -59,7 +59,7 @@ def test_runs_selected_before_their_loss_jumped_are_counted(tmp_path):
     run(tmp_path, algorithm="eqrm", epoch=3.0)
     run(tmp_path, algorithm="coral", epoch=1.0)
     said = ranking.before_the_jump("pacs", runs.load(tmp_path))
-    assert said.endswith("an earlier epoch were selected in 2 of 3 for IRM and none of 1 for EQRM.")
+    assert said.endswith("from before that were selected in 2 of 3 runs of IRM and none of 1 runs of EQRM.")
     assert not ranking.before_the_jump("digits", runs.load(tmp_path))
 
 
@@ -105,7 +105,8 @@ def test_a_comparison_with_one_seed_is_said_to_have_no_interval(frame):
     assert "With CORAL, MMD and IRM it shares one seed per domain: no interval. Seeds of one method differ by" in said
     spread = math.sqrt(8 * 0.5 / 12)  # two seeds a point apart in eight cells of ERM and CDANN, equal in HYPO's four
     assert f"by {spread:.1f} points (standard deviation within a domain)" in said
-    assert f"differ by {stats.t.ppf(0.975, 12) * spread / math.sqrt(2):.1f} points or more." in said
+    alone, together = (stats.t.ppf(1 - 0.025 / n, 12) * spread / math.sqrt(2) for n in (1, 3))
+    assert f"differ by {alone:.1f} points or more, or by {together:.1f} for all 3 comparisons together." in said
     other = ranking.comparisons("pacs", "erm", part)
     assert "ERM is ahead of HYPO" in other and "behind" not in other
     assert ranking.comparisons("vlcs", frame=part) == ""

@@ -83,6 +83,12 @@ def test_steps_on_one_batch_lower_its_loss(variant):
     assert losses[-1] < 0.8 * losses[0]
 
 
+def test_a_prediction_depends_on_other_images_only_where_a_method_says_so(trained):
+    algorithm = trained.algorithm
+    of_many, of_few = (algorithm.logits(outputs(algorithm, n)[0])[:8] for n in (40, 8))
+    assert torch.allclose(of_many, of_few, atol=1e-5) != algorithm.needs_batch
+
+
 def test_state_comes_back_whole(trained):
     algorithm = trained.algorithm
     file = io.BytesIO()
