@@ -34,6 +34,7 @@ from hypo.distributed import rank, world
 from hypo.files import expanded, locked
 from hypo.suggest import one_of, sentence
 from hypo.training import checkpoint
+from hypo.training.evaluate import compact
 from hypo.training.trainer import Trainer, TrainingError, choose_device
 
 CHECKPOINT_SECONDS = 60.0  # between two checkpoints
@@ -370,7 +371,7 @@ def _finish(trainer: Trainer, root: Any) -> tuple[dict[str, Any], dict[str, np.n
         if epochs[rule] not in measured:
             measured[epochs[rule]] = evaluator.final(algorithm, root)
         finals[rule] = {"epoch": epochs[rule], **measured[epochs[rule]][0]}
-    return {rule: finals[rule] for rule in records.RULES}, measured[epochs["validation"]][1]
+    return {rule: finals[rule] for rule in records.RULES}, compact(measured[epochs["validation"]][1])
 
 
 def _peak_memory(device: torch.device) -> float:

@@ -226,6 +226,28 @@ def test_accuracy_is_over_samples(monkeypatch):
         assert made.evaluator.final(made.algorithm, None)[0]["id_accuracy"] == right / len(chosen)
 
 
+def test_test_images_that_are_the_validation_images_pass_once(monkeypatch):
+    """As on PACS; the digits have test images of their own."""
+    images = dataclasses.replace(DIGITS, test_only=None)
+    parts, algorithm = split(images, "cartoon"), trainer().algorithm
+    assert np.array_equal(parts.id_test, parts.validation)
+    passed, usual = [], evaluate.outputs_of
+
+    def counted(algorithm, pixels, *more):
+        passed.append(len(pixels))
+        return usual(algorithm, pixels, *more)
+
+    monkeypatch.setattr(evaluate, "outputs_of", counted)
+    made = evaluate.Evaluator(images, parts, CPU, torch.float32)
+    metrics, kept = made.final(algorithm, None)
+    assert sum(passed) == len(parts.validation) + len(parts.ood_test)
+    assert metrics["id_accuracy"] == metrics["validation_accuracy"] and len(kept["id_test_z"]) == len(parts.id_test)
+    passed.clear()
+    seen = made.during(algorithm, tests=True)
+    assert sum(passed) == len(parts.validation) + min(len(parts.ood_test), evaluate.SEEN_BY_ORACLE)
+    assert seen["id_test"]["accuracy"] == seen["validation"]["accuracy"]
+
+
 def test_images_pass_in_chunks_of_all_classes_though_a_folder_sorts_them(monkeypatch):
     """300 images of three classes in chunks of 100: were they of one class each, its mean would pass for the domain's.
     None is left with few images, and outputs come back in the order of the images."""
