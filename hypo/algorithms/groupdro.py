@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
@@ -34,6 +34,7 @@ class GroupDRO(Algorithm):
     Hyperparameters = Hyperparameters
     kind = "state"
     sampling = "per_domain"
+    rates: ClassVar = {"lr": 0.01, "head_lr": 3.0}
 
     def build(self, net: HypoNet) -> None:
         super().build(net)

@@ -8,7 +8,7 @@ from made import PACS, digits, run
 from scipy import stats
 
 from hypo import paper, runs
-from hypo.algorithms import ALGORITHMS
+from hypo.algorithms import ALGORITHMS, method
 from hypo.figures.ranking import two_orders
 from hypo.report import ranking
 from hypo.runs.statistics import rank_correlation
@@ -61,6 +61,31 @@ def test_runs_selected_before_their_loss_jumped_are_counted(tmp_path):
     said = ranking.before_the_jump("pacs", runs.load(tmp_path))
     assert said.endswith("from before that were selected in 2 of 3 runs of IRM and none of 1 runs of EQRM.")
     assert not ranking.before_the_jump("digits", runs.load(tmp_path))
+
+
+def test_pooled_batches_and_the_share_of_the_largest_domain_in_them():
+    said = ranking.batches("pacs")
+    pooled = [paper.method_name(name) for name in ALGORITHMS if method(name).sampling == "pooled"]
+    assert all(name in said.partition(" take batches ")[0] for name in pooled)
+    assert f"The other {len(ALGORITHMS) - len(pooled)} methods" in said
+    low, high = 100 * 3929 / (9991 - 1670), 100 * 3929 / (9991 - 2344)  # without photos, without cartoons
+    assert f"{low:.0f} to {high:.0f}% of the pooled images are of the domain sketch" in said
+
+
+def test_validation_accuracy_stands_beside_the_average_over_domains(tmp_path):
+    for domain, rates in zip(PACS, ((0.9, 0.8), (0.7,), (0.6,), (0.5,)), strict=True):
+        for seed, rate in enumerate(rates):
+            run(tmp_path, held_out=domain, seed=seed, validation_accuracy=rate)
+    shown = ranking.table("pacs", runs.load(tmp_path)).frame.set_index("method")["validation, cpu scale"]
+    assert shown["HYPO"] == "66.2" and not shown["ERM"]
+
+
+def test_chance_is_named_where_there_are_many_comparisons(tmp_path):
+    for name in ALGORITHMS:
+        for seed, accuracy in enumerate((0.8, 0.7)):
+            run(tmp_path, algorithm=name, seed=seed, ood=accuracy)
+    said = ranking.comparisons("pacs", frame=runs.load(tmp_path))
+    assert said.endswith(f"Of {len(ALGORITHMS) - 1} methods as good as HYPO, 1 would be called different by chance.")
 
 
 def test_every_method_has_a_row_and_says_what_was_run(frame):
