@@ -64,7 +64,7 @@ def table(benchmark: str, frame: pd.DataFrame | None = None) -> Table:
         where = f", {scale} scale{version}" if scale else ""
         cells = [text.cell(line, own_n=True, missing=_missing(line, total)) for line in own.itertuples()]
         shown[f"ours{where}"] = cells
-        shown[f"validation{where}"] = [text.number(value) for value in own["validation"]]
+        shown[f"validation{where}"] = [text.number(value) for value in own["validation"].where(own["value"].notna())]
         shown[f"our rank{where}"] = [text.number(rank, 0) for rank in own["rank"]]
     if not printed:
         shown = shown.iloc[first["rank"].fillna(len(first)).argsort(kind="stable")].reset_index(drop=True)
@@ -113,7 +113,8 @@ def comparisons(benchmark: str, algorithm: str = "hypo", frame: pd.DataFrame | N
                 lead = estimate(pairs["value"], pairs["held_out"])
                 undecided = "not told apart from" if lead.df else "one seed"
                 side = "ahead of" if lead.low > 0 else "behind" if lead.high < 0 else undecided
-                sides[side].append(paper.method_name(other))
+                only = f" ({text.number(lead.value, sign=True)})" if side == "one seed" else ""
+                sides[side].append(paper.method_name(other) + only)
         single = sides.pop("one seed")
         decided = [f"{side} {text.listed(others)}" for side, others in sides.items() if others]
         parts = [f"{name} is {', '.join(decided)}."] if decided else []
@@ -122,12 +123,19 @@ def comparisons(benchmark: str, algorithm: str = "hypo", frame: pd.DataFrame | N
             parts.append(f"Of {known} methods as good as {name}, {chance} would be called different by chance.")
         if single:
             parts.append(
-                f"With {text.listed(single)} it shares one seed per domain: no interval.{_yardstick(own, len(single))}"
+                f"With {text.listed(single)} it shares one seed per domain, so its lead, in brackets, has no interval."
+                f"{_yardstick(own, len(single))}"
             )
         if parts:
-            where = f"**{text.data(benchmark)} at {scale} scale**"
+            where = _at(benchmark, scale)
             said.append(f"{where}, by the 95% interval of each lead in paired runs: {' '.join(parts)}")
     return "\n".join(said)
+
+
+def _at(benchmark: str, scale: str) -> str:
+    """**The digits at demo scale**, to begin a line with."""
+    where = f"{text.data(benchmark)} at {scale} scale"
+    return f"**{where[0].upper()}{where[1:]}**"
 
 
 def _yardstick(own: pd.DataFrame, at_once: int) -> str:
@@ -174,10 +182,12 @@ def before_the_jump(benchmark: str, frame: pd.DataFrame | None = None) -> str:
             jump, made = method(name).jump, own[own["algorithm"] == name]
             if jump and len(made):
                 early = (made["validation.epoch"] <= made[jump] * made["epochs"]).sum()
-                counts.append(f"{early or 'none'} of {len(made)} runs of {paper.method_name(name)}")
+                counts.append(
+                    f"{early} of {len(made)} {'run' if len(made) == 1 else 'runs'} of {paper.method_name(name)}"
+                )
         if counts:
             said.append(
-                f"**{text.data(benchmark)} at {scale} scale**: some losses get their full penalty only after a part of "
+                f"{_at(benchmark, scale)}: some losses get their full penalty only after a part of "
                 f"the training. Weights from before that were selected in {text.listed(counts)}."
             )
     return "\n".join(said)
