@@ -86,7 +86,7 @@ def search_table(frame: pd.DataFrame, headings: Sequence[str] = SEARCH) -> Table
 
 
 def search_in_words(frame: pd.DataFrame, headings: Sequence[str] = SEARCH) -> str:
-    """How many trials each method had, and which was chosen for how many of them."""
+    """How many trials each method had, which was chosen for how many of them, and how far ahead of the next it was."""
     found = trials(frame, headings)
     counts = found.groupby("algorithm", sort=False).size()
     numbers = [f"{text.method_name(name)} {count}" for name, count in counts.items()]
@@ -106,6 +106,11 @@ def search_in_words(frame: pd.DataFrame, headings: Sequence[str] = SEARCH) -> st
         said.append(f"The defaults of the scale differ from that for {text.listed(other)}.")
     elif len(chosen):
         said.append("What was chosen is the default of the scale.")
+    next_best = found[~found["chosen"]].groupby("algorithm")["validation"].max()
+    ahead = (chosen.set_index("algorithm")["validation"] - next_best).dropna().sort_values(kind="stable")
+    if len(ahead):
+        each = [f"{text.number(gap)} for {text.method_name(name)}" for name, gap in ahead.items()]
+        said.append(f"The chosen trial is ahead of the next by, in points: {text.listed(each)}.")
     return " ".join(said)
 
 
