@@ -105,7 +105,7 @@ def search_in_words(frame: pd.DataFrame, headings: Sequence[str] = SEARCH) -> st
     if other:
         said.append(f"The defaults of the scale differ from that for {text.listed(other)}.")
     elif len(chosen):
-        said.append("What was chosen is the default of the scale.")
+        said.append("What was chosen is the default of each of these methods at the scale.")
     next_best = found[~found["chosen"]].groupby("algorithm")["validation"].max()
     ahead = (chosen.set_index("algorithm")["validation"] - next_best).dropna().sort_values(kind="stable")
     if len(ahead):
